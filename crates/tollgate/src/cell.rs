@@ -1,0 +1,209 @@
+//! Every atomic of the crate: slots of the table, counters, and a flag.
+//!
+//! It knows nothing of limits or time: a TAT is a number here. What makes each operation safe is said
+//! where it is done; `tests` lets loom try every interleaving of charge, undo, eviction and conversion
+//! (`--cfg loom`).
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+use crate::key::KeyId;
+
+/// One key's place in the table: whose it is, and its state. 24 bytes.
+///
+/// A slot is charged without a lock. Whoever changes its owner or meaning holds the lock of its segment
+/// and takes the state away first ([`HELD`]), so that a charge that read the old state fails.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    state: AtomicU64,
+    high: AtomicU64,
+    /// The key's low 32 bits, then [`Meta`].
+    low_meta: AtomicU64,
+}
+
+/// What the state of a slot means: a tuning's number, and whether the slot may be evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meta(u32);
+
+impl Meta {
+    pub(crate) fn new(tuning: u32, pinned: bool) -> Self {
+        debug_assert!(tuning < PINNED);
+        Self(if pinned { tuning | PINNED } else { tuning })
+    }
+
+    #[inline]
+    pub(crate) fn tuning(self) -> u32 {
+        self.0 & !PINNED
+    }
+
+    pub(crate) fn is_pinned(self) -> bool {
+        self.0 & PINNED != 0
+    }
+}
+
+/// What a slot held at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// No key was ever here, or behind it.
+    Empty,
+    /// A key was here.
+    Vacant,
+    /// A key is here; its state is [`HELD`] while somebody changes it.
+    Key { key: KeyId, meta: Meta, state: u64 },
+}
+
+impl Slot {
+    #[cfg(loom)]
+    pub(crate) fn empty() -> Self {
+        Self {
+            state: AtomicU64::new(0),
+            high: AtomicU64::new(EMPTY),
+            low_meta: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether `key` is here, with its meaning and state unless somebody is changing them.
+    ///
+    /// The state is read before the owner. Whoever re-uses the slot writes the new owner before the new
+    /// state, so a state that is read together with its owner is that owner's, or no longer there to be
+    /// exchanged.
+    #[inline]
+    pub(crate) fn read(&self, key: KeyId) -> Read {
+        // Acquire, three times: each pairs with the releases of `settle`, so that whoever sees a new
+        // owner or meaning can no longer exchange the state from before HELD.
+        let state = self.state.load(Ordering::Acquire);
+        let high = self.high.load(Ordering::Acquire);
+        if high != key.high {
+            return if high == EMPTY { Read::End } else { Read::Other };
+        }
+        let low_meta = self.low_meta.load(Ordering::Acquire);
+        if (low_meta >> 32) as u32 != key.low || state == HELD {
+            return Read::Other;
+        }
+        Read::Mine { meta: Meta(low_meta as u32), state }
+    }
+
+    /// Replaces the state if it still is `seen`; otherwise nothing happens, and the slot is to be read
+    /// again.
+    #[inline]
+    pub(crate) fn exchange(&self, seen: u64, next: u64) -> bool {
+        debug_assert!(next != HELD);
+        // Acquire and release, so that one charge's exchange is before the next one's in every view.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        self.state.compare_exchange(seen, next, order.0, order.1).is_ok()
+    }
+
+    /// What is here; the caller holds the segment's lock, so only the state may move.
+    pub(crate) fn look(&self) -> Seen {
+        let state = self.state.load(Ordering::Acquire);
+        match self.high.load(Ordering::Relaxed) {
+            EMPTY => Seen::Empty,
+            VACANT => Seen::Vacant,
+            high => {
+                let low_meta = self.low_meta.load(Ordering::Relaxed);
+                let key = KeyId { high, low: (low_meta >> 32) as u32 };
+                Seen::Key { key, meta: Meta(low_meta as u32), state }
+            }
+        }
+    }
+
+    /// Takes the state away if it still is `seen`. The caller holds the segment's lock.
+    pub(crate) fn take(&self, seen: u64) -> bool {
+        self.state.compare_exchange(seen, HELD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Makes the slot `key`'s. The caller holds the segment's lock, and has taken the state or seen that
+    /// nobody is here.
+    pub(crate) fn settle(&self, key: KeyId, meta: Meta, state: u64) {
+        self.state.store(HELD, Ordering::Relaxed);
+        // Release: a reader that sees the new owner cannot see the state from before HELD.
+        self.high.store(key.high, Ordering::Release);
+        self.low_meta.store(u64::from(key.low) << 32 | u64::from(meta.0), Ordering::Release);
+        self.state.store(state, Ordering::Release);
+    }
+
+    /// Leaves the slot without an owner. The caller holds the segment's lock and has taken the state.
+    pub(crate) fn vacate(&self, next_is_empty: bool) {
+        self.high.store(if next_is_empty { EMPTY } else { VACANT }, Ordering::Release);
+    }
+}
+
+/// What a search for a key finds in a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// The key, and nobody is changing it.
+    Mine { meta: Meta, state: u64 },
+    /// Another key, or nobody's, or one that is being changed.
+    Other,
+    /// No key lies here or behind.
+    End,
+}
+
+/// A count that one thread writes, or many.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one; the caller is the only writer, which saves the locked instruction.
+    #[inline]
+    pub(crate) fn add_alone(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Adds `n`, among other writers.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Takes one off, among other writers.
+    pub(crate) fn sub(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Adds one unless the count is at `max` already.
+    pub(crate) fn add_below(&self, max: u64) -> bool {
+        let below = |count| (count < max).then_some(count + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).is_ok()
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A yes or no that is read on every decision and hardly ever changed.
+#[derive(Debug)]
+pub(crate) struct Flag(AtomicBool);
+
+impl Flag {
+    pub(crate) fn new(value: bool) -> Self {
+        Self(AtomicBool::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> bool {
+        // Relaxed: it guards no data; the rule set is read through its own pointer.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, value: bool) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// The owner of a slot that never had one; zeroed memory is a table of them.
+const EMPTY: u64 = 0;
+/// The owner of a slot whose key has left.
+const VACANT: u64 = 1;
+/// The state of a slot that somebody is changing under the segment's lock.
+const HELD: u64 = u64::MAX;
+const PINNED: u32 = 1 << 31;
+/// Tunings are numbered below this.
+pub(crate) const TUNINGS_MAX: u32 = PINNED;

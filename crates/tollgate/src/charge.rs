@@ -1,0 +1,375 @@
+//! One key, one step: look at it, charge it, undo a charge, give back.
+//!
+//! The way of a charge: find the key's slot, read its state by the tuning written beside it, judge, and
+//! exchange. Whatever is not that (a new key, a full table, a state from before a change of the limits)
+//! goes through the lock of the key's segment, out of line.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::cell::{Flag, Meta, Mutex};
+use crate::counts::Event;
+use crate::decision::{Decided, Outcome, Reason};
+use crate::gcra::{Charge, Meter, Verdict};
+use crate::key::{KeyId, Secret};
+use crate::rules::{Rule, RuleSet, Tuning};
+use crate::table::{Found, Full, Table};
+use crate::time::{Clock, Instant};
+
+/// What all clones of a limiter share.
+pub(crate) struct Core {
+    pub(crate) rules: Arc<ArcSwap<RuleSet>>,
+    pub(crate) table: Table,
+    pub(crate) clock: Clock,
+    pub(crate) secret: Secret,
+    pub(crate) table_full: TableFull,
+    /// Whether any limit is in force: read before the clock.
+    pub(crate) enforcing: Flag,
+    pub(crate) keys_max: u64,
+    /// Held while the rule set is changed, so that changes come one after another.
+    pub(crate) changing: Mutex<()>,
+}
+
+/// What becomes of a new key when the table is full of keys that are not as new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TableFull {
+    /// It shares one cell of its limit with the others that found no place.
+    #[default]
+    Share,
+    /// It is denied with [`Reason::KeyTableFull`].
+    Deny,
+}
+
+/// A charge to be made: the limit's position in the rule set, the key, and the cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Want {
+    pub(crate) rule: u32,
+    pub(crate) key: KeyId,
+    pub(crate) cost: u64,
+    /// Where the key was last found, for callers that come again.
+    pub(crate) place: usize,
+}
+
+/// What a step did and saw.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) outcome: Outcome,
+    /// The key's state after the step.
+    pub(crate) tat: u64,
+    /// How the state is read; no meter when the key is unlimited.
+    pub(crate) meter: Option<Meter>,
+    /// For a charge that was made, what undoes it.
+    pub(crate) passed: Option<Passed>,
+    pub(crate) place: usize,
+}
+
+/// A charge that was made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Passed {
+    charge: Charge,
+    /// The key's state before; what a new key would have had.
+    before: u64,
+    /// The cell that was charged: the key's own, or the one that stands in for it.
+    key: KeyId,
+    meta: Meta,
+}
+
+/// The rule set is no longer in force; the step had no effect.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stale;
+
+impl Want {
+    pub(crate) fn new(rule: u32, key: KeyId, cost: u64) -> Self {
+        Self { rule, key, cost, place: 0 }
+    }
+}
+
+impl Core {
+    /// Charges a key, or sees why not.
+    #[inline]
+    pub(crate) fn charge(
+        &self,
+        rules: &RuleSet,
+        want: &Want,
+        now: Instant,
+    ) -> Result<Step, Stale> {
+        match self.table.find(want.key) {
+            Some(found) => self.charge_found(rules, want, now, found),
+            None => self.charge_absent(rules, want, now),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn charge_found(
+        &self,
+        rules: &RuleSet,
+        want: &Want,
+        now: Instant,
+        mut found: Found,
+    ) -> Result<Step, Stale> {
+        let rule = &rules.rules[want.rule as usize];
+        // Each further turn means that another charge of this key went through meanwhile.
+        loop {
+            let Some(tuning) = rules.tuning(rule, found.meta) else {
+                return self.charge_absent(rules, want, now);
+            };
+            let Some(meter) = tuning.meter else { return Ok(Step::unmetered(found.place)) };
+            match meter.judge(found.state, want.cost, now) {
+                Verdict::Conforms { next } => {
+                    if want.cost == 0 || self.table.exchange(&found, next) {
+                        return Ok(Step::passed(want, meter, found.meta, now, Moved {
+                            before: found.state,
+                            next,
+                            place: found.place,
+                        }));
+                    }
+                }
+                verdict => return Ok(Step::denied(meter, verdict, want, found)),
+            }
+            match self.table.find_at(found.place, want.key) {
+                Some(again) => found = again,
+                None => return self.charge_absent(rules, want, now),
+            }
+        }
+    }
+
+    /// Charges a key that was not found, is being changed, or whose state means something unknown.
+    #[cold]
+    #[inline(never)]
+    fn charge_absent(&self, rules: &RuleSet, want: &Want, now: Instant) -> Result<Step, Stale> {
+        let rule = &rules.rules[want.rule as usize];
+        let mut locked = self.table.lock(want.key);
+        if !self.is_current(rules) {
+            return Err(Stale);
+        }
+        if let Some(found) = locked.find(want.key) {
+            if rules.tuning(rule, found.meta).is_none() {
+                locked.carry_over(found.place, |key, meta, state| rules.carry_over(key, meta, state));
+            }
+            drop(locked);
+            return self.charge(rules, want, now);
+        }
+        let (meta, tuning) = rules.tuning_for(rule, want.key);
+        let Some(meter) = tuning.meter else { return Ok(Step::unmetered(0)) };
+        let before = meter.fresh(locked.starts_at(now));
+        let next = match meter.judge(before, want.cost, now) {
+            Verdict::Conforms { next } => next,
+            verdict => {
+                let found = Found { place: 0, meta, state: before };
+                return Ok(Step::denied(meter, verdict, want, found));
+            }
+        };
+        let moved = Moved { before, next, place: 0 };
+        if want.cost == 0 {
+            return Ok(Step::passed(want, meter, meta, now, moved));
+        }
+        let is_as_new = |meta, state| rules.is_as_new(meta, state, now);
+        match locked.add(want.key, meta, next, now, is_as_new) {
+            Ok(evicted) => {
+                rule.counts.count_many(Event::Evicted, evicted);
+                Ok(Step::passed(want, meter, meta, now, moved))
+            }
+            Err(Full) => {
+                drop(locked);
+                self.charge_overflow(rules, want, now, meter)
+            }
+        }
+    }
+
+    /// Charges a new key that found no place.
+    fn charge_overflow(
+        &self,
+        rules: &RuleSet,
+        want: &Want,
+        now: Instant,
+        meter: Meter,
+    ) -> Result<Step, Stale> {
+        let rule = &rules.rules[want.rule as usize];
+        let anchor = Want { key: rule.anchor, ..*want };
+        match (self.table_full, self.table.find(rule.anchor)) {
+            (TableFull::Share, Some(found)) if rule.anchor != want.key => {
+                rule.counts.count_many(Event::Overflowed, 1);
+                self.charge_found(rules, &anchor, now, found)
+            }
+            (TableFull::Share | TableFull::Deny, _) => Ok(Step {
+                outcome: Outcome::Denied(Reason::KeyTableFull),
+                tat: meter.fresh(now),
+                meter: Some(meter),
+                passed: None,
+                place: 0,
+            }),
+        }
+    }
+
+    /// What [`charge`](Self::charge) would do, without doing it.
+    pub(crate) fn look(&self, rules: &RuleSet, want: &Want, now: Instant) -> Result<Step, Stale> {
+        let rule = &rules.rules[want.rule as usize];
+        let (tuning, found) = match self.find_tuned(rules, want)? {
+            Some((tuning, found)) => (tuning, found),
+            None => {
+                let (meta, tuning) = rules.tuning_for(rule, want.key);
+                let state = tuning.meter.map_or(0, |meter| meter.fresh(now));
+                (tuning, Found { place: 0, meta, state })
+            }
+        };
+        let Some(meter) = tuning.meter else { return Ok(Step::unmetered(found.place)) };
+        Ok(match meter.judge(found.state, want.cost, now) {
+            Verdict::Conforms { .. } => Step {
+                outcome: Outcome::Allowed,
+                tat: found.state,
+                meter: Some(meter),
+                passed: None,
+                place: found.place,
+            },
+            verdict => Step::denied(meter, verdict, want, found),
+        })
+    }
+
+    /// Takes a charge back as if it had not been made.
+    ///
+    /// If nobody charged the key since, its state before is put back. Otherwise the granules are taken
+    /// off the state, less what has leaked since: that may have been spent again.
+    pub(crate) fn undo(&self, rules: &RuleSet, want: &Want, passed: &Passed) {
+        let rule = &rules.rules[want.rule as usize];
+        let own = Want { key: passed.key, ..*want };
+        // A key that left the table had rested, and owes nothing.
+        while let Ok(Some((tuning, found))) = self.find_tuned(rules, &own) {
+            debug_assert!(rules.tuning(rule, found.meta).is_some());
+            let Some(meter) = tuning.meter else { return };
+            let untouched = found.meta == passed.meta && found.state == passed.charge.tat;
+            let state = if untouched {
+                passed.before
+            } else {
+                meter.undo(found.state, &passed.charge, self.clock.now())
+            };
+            if self.table.exchange(&found, state) {
+                return;
+            }
+        }
+    }
+
+    /// Gives a key back what it still owes, up to the cost.
+    pub(crate) fn give_back(&self, rules: &RuleSet, want: &Want, now: Instant) {
+        while let Ok(Some((tuning, found))) = self.find_tuned(rules, want) {
+            let Some(meter) = tuning.meter else { return };
+            let state = meter.give_back(found.state, want.cost, now);
+            if state == found.state || self.table.exchange(&found, state) {
+                return;
+            }
+        }
+    }
+
+    /// Finds a key and how its state is read; `None` if it has no cell.
+    fn find_tuned(
+        &self,
+        rules: &RuleSet,
+        want: &Want,
+    ) -> Result<Option<(Tuning, Found)>, Stale> {
+        let rule = &rules.rules[want.rule as usize];
+        if let Some(found) = self.table.find(want.key)
+            && let Some(tuning) = rules.tuning(rule, found.meta)
+        {
+            return Ok(Some((tuning, found)));
+        }
+        let mut locked = self.table.lock(want.key);
+        let Some(found) = locked.find(want.key) else { return Ok(None) };
+        if let Some(tuning) = rules.tuning(rule, found.meta) {
+            return Ok(Some((tuning, found)));
+        }
+        if !self.is_current(rules) {
+            return Err(Stale);
+        }
+        locked.carry_over(found.place, |key, meta, state| rules.carry_over(key, meta, state));
+        let found = locked.find(want.key);
+        Ok(found.and_then(|found| Some((rules.tuning(rule, found.meta)?, found))))
+    }
+
+    fn is_current(&self, rules: &RuleSet) -> bool {
+        self.rules.load().revision == rules.revision
+    }
+}
+
+/// How a charge moved a state.
+struct Moved {
+    before: u64,
+    next: u64,
+    place: usize,
+}
+
+impl Step {
+    #[inline]
+    fn passed(want: &Want, meter: Meter, meta: Meta, at: Instant, moved: Moved) -> Self {
+        let charge = Charge { cost: want.cost, tat: moved.next, at };
+        let passed = Passed { charge, before: moved.before, key: want.key, meta };
+        Self {
+            outcome: Outcome::Allowed,
+            tat: moved.next,
+            meter: Some(meter),
+            passed: Some(passed),
+            place: moved.place,
+        }
+    }
+
+    #[inline]
+    fn denied(meter: Meter, verdict: Verdict, want: &Want, found: Found) -> Self {
+        debug_assert!(!matches!(verdict, Verdict::Conforms { .. }));
+        let reason = if want.cost > meter.burst() && verdict == Verdict::Never {
+            Reason::CostExceedsBurst
+        } else {
+            Reason::OverLimit
+        };
+        Self {
+            outcome: Outcome::Denied(reason),
+            tat: found.state,
+            meter: Some(meter),
+            passed: None,
+            place: found.place,
+        }
+    }
+
+    /// What a decision says of the step.
+    #[inline]
+    pub(crate) fn decided(&self, rule: &Rule, want: &Want) -> Option<Decided> {
+        self.meter.map(|meter| Decided { limit: rule.id, cost: want.cost, tat: self.tat, meter })
+    }
+
+    fn unmetered(place: usize) -> Self {
+        Self { outcome: Outcome::Allowed, tat: 0, meter: None, passed: None, place }
+    }
+}
+
+/// A few items on the stack, or more on the heap.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Charges<T = Want> {
+    few: [T; FEW],
+    count: usize,
+    many: Vec<T>,
+}
+
+impl<T: Copy> Charges<T> {
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) {
+        if self.count < FEW {
+            self.few[self.count] = item;
+        } else {
+            if self.many.is_empty() {
+                self.many.extend_from_slice(&self.few);
+            }
+            self.many.push(item);
+        }
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[T] {
+        if self.count <= FEW { &self.few[..self.count] } else { &self.many }
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
+        if self.count <= FEW { &mut self.few[..self.count] } else { &mut self.many }
+    }
+}
+
+/// Limits on one request for which nothing is allocated.
+const FEW: usize = 4;

@@ -1,0 +1,197 @@
+//! How often each limit decided what: counted without locked instructions, read without locks.
+//!
+//! Every thread has a stripe of its own while it lives, so that it is the only writer there and an
+//! addition is a load and a store. There are no tenants here, only limits.
+
+use std::cell::Cell;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::cell::Counter;
+use crate::decision::Reason;
+
+/// What a limit did so far; each number only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Requests that it let pass; a request under several limits counts for each.
+    pub allowed: u64,
+    /// Requests that it denied because it had no room.
+    pub over_limit: u64,
+    /// Requests that it denied because they cost more than its burst.
+    pub cost_exceeds_burst: u64,
+    /// Requests that it denied because the table of keys was full.
+    pub key_table_full: u64,
+    /// Requests that it would have denied, were it no shadow.
+    pub shadow_denied: u64,
+    /// Requests that were counted on the limit's shared cell because the table of keys was full.
+    pub overflowed: u64,
+    /// Keys, of any limit, that left the table to make room for one of this limit.
+    pub evicted: u64,
+}
+
+/// One thing that a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    Allowed,
+    Denied(Reason),
+    ShadowDenied,
+    Overflowed,
+    Evicted,
+}
+
+/// The counters of one limit.
+#[derive(Debug)]
+pub(crate) struct LimitCounts {
+    /// One for each thread that has a stripe of its own, made when it first counts here.
+    stripes: Box<[OnceLock<Box<Stripe>>]>,
+    /// For threads beyond those, and for what is counted in bulk.
+    shared: Stripe,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Stripe([Counter; KINDS]);
+
+impl LimitCounts {
+    pub(crate) fn new() -> Self {
+        let stripes = (0..STRIPES_MAX).map(|_| OnceLock::new()).collect();
+        Self { stripes, shared: Stripe::default() }
+    }
+
+    /// Counts one event.
+    #[inline]
+    pub(crate) fn count(&self, event: Event) {
+        let kind = event.kind();
+        match self.stripes.get(STRIPE.get()).and_then(OnceLock::get) {
+            Some(stripe) => stripe.0[kind].add_alone(),
+            None => self.count_first(kind),
+        }
+    }
+
+    /// Counts `n` events.
+    pub(crate) fn count_many(&self, event: Event, n: u64) {
+        if n > 0 {
+            self.shared.0[event.kind()].add(n);
+        }
+    }
+
+    /// The sums over all threads. A decision that is being counted may be in them or not.
+    pub(crate) fn read(&self) -> Counts {
+        let own = self.stripes.iter().filter_map(OnceLock::get).map(|stripe| &**stripe);
+        let mut sums = [0_u64; KINDS];
+        for stripe in own.chain([&self.shared]) {
+            for (sum, counter) in sums.iter_mut().zip(&stripe.0) {
+                *sum += counter.get();
+            }
+        }
+        let of = |event: Event| sums[event.kind()];
+        Counts {
+            allowed: of(Event::Allowed),
+            over_limit: of(Event::Denied(Reason::OverLimit)),
+            cost_exceeds_burst: of(Event::Denied(Reason::CostExceedsBurst)),
+            key_table_full: of(Event::Denied(Reason::KeyTableFull)),
+            shadow_denied: of(Event::ShadowDenied),
+            overflowed: of(Event::Overflowed),
+            evicted: of(Event::Evicted),
+        }
+    }
+
+    #[cold]
+    fn count_first(&self, kind: usize) {
+        match self.stripes.get(claim_stripe()) {
+            Some(stripe) => stripe.get_or_init(Box::default).0[kind].add_alone(),
+            None => self.shared.0[kind].add(1),
+        }
+    }
+}
+
+impl Event {
+    #[inline]
+    fn kind(self) -> usize {
+        match self {
+            Self::Allowed => 0,
+            Self::Denied(Reason::OverLimit) => 1,
+            Self::Denied(Reason::CostExceedsBurst) => 2,
+            Self::Denied(Reason::KeyTableFull) => 3,
+            Self::ShadowDenied => 4,
+            Self::Overflowed => 5,
+            Self::Evicted => 6,
+        }
+    }
+}
+
+/// Gives this thread a stripe until it ends, or the shared one when all are taken.
+fn claim_stripe() -> usize {
+    // A thread that is ending has lost its claim; what it still counts goes to the shared stripe.
+    CLAIM.try_with(|claim| STRIPE.set(claim.0)).unwrap_or_else(|_| STRIPE.set(STRIPES_MAX));
+    STRIPE.get()
+}
+
+/// A stripe that is this thread's; given back when the thread ends.
+struct Claim(usize);
+
+impl Claim {
+    fn new() -> Self {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = taken.trailing_ones() as usize;
+        if free < STRIPES_MAX {
+            *taken |= 1 << free;
+        }
+        Self(free)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        STRIPE.set(UNCLAIMED);
+        if self.0 < STRIPES_MAX {
+            // The lock orders this thread's last additions before the next owner's first.
+            *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) &= !(1 << self.0);
+        }
+    }
+}
+
+thread_local! {
+    static STRIPE: Cell<usize> = const { Cell::new(UNCLAIMED) };
+    static CLAIM: Claim = Claim::new();
+}
+
+/// The stripes that running threads own, a bit each.
+static TAKEN: Mutex<u64> = Mutex::new(0);
+
+/// Threads that count alone; more share a stripe and pay for a locked addition.
+const STRIPES_MAX: usize = 64;
+const UNCLAIMED: usize = usize::MAX;
+const KINDS: usize = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_survive_the_threads_that_made_them_whatever_their_number() {
+        let counts = LimitCounts::new();
+        for _ in 0..3 {
+            std::thread::scope(|scope| {
+                for _ in 0..STRIPES_MAX + 8 {
+                    scope.spawn(|| {
+                        for _ in 0..100 {
+                            counts.count(Event::Allowed);
+                        }
+                    });
+                }
+            });
+        }
+        assert_eq!(counts.read().allowed, 3 * (STRIPES_MAX as u64 + 8) * 100);
+    }
+
+    #[test]
+    fn each_event_has_a_number_of_its_own() {
+        let counts = LimitCounts::new();
+        counts.count(Event::Denied(Reason::CostExceedsBurst));
+        counts.count(Event::ShadowDenied);
+        counts.count_many(Event::Evicted, 3);
+        let expected =
+            Counts { cost_exceeds_burst: 1, shadow_denied: 1, evicted: 3, ..Counts::default() };
+        assert_eq!(counts.read(), expected);
+    }
+}

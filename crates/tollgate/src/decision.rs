@@ -1,0 +1,132 @@
+//! What was decided, and by which limit. Small: what headers and logs ask for is worked out when asked.
+
+use crate::gcra::{Meter, Retry};
+use crate::time::Instant;
+
+/// Allowed or denied, and why.
+///
+/// It is a value without ties: it stays true of the moment at which it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    pub(crate) outcome: Outcome,
+    pub(crate) decided: Option<Decided>,
+    pub(crate) shadow: Option<LimitId>,
+    pub(crate) now: Instant,
+}
+
+/// The limit that decided, and its key's state after the decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Decided {
+    pub(crate) limit: LimitId,
+    pub(crate) cost: u64,
+    pub(crate) tat: u64,
+    pub(crate) meter: Meter,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It passes, and its cost is spent.
+    Allowed,
+    /// It does not pass, and nothing is spent.
+    Denied(Reason),
+}
+
+/// Why a request was denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A limit has no room yet, or (`zero` rates) no room any more.
+    OverLimit,
+    /// The cost is above the burst: waiting does not help.
+    CostExceedsBurst,
+    /// The table is full of live keys, and its policy is to deny new ones.
+    KeyTableFull,
+}
+
+impl Reason {
+    /// The reason's word, as metrics and answers spell it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OverLimit => "over_limit",
+            Self::CostExceedsBurst => "cost_exceeds_burst",
+            Self::KeyTableFull => "key_table_full",
+        }
+    }
+}
+
+/// A limit of one limiter; it outlives changes of the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LimitId(pub(crate) u32);
+
+impl Decision {
+    /// Whether the request passes.
+    #[inline]
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.outcome == Outcome::Allowed
+    }
+
+    /// The answer, with the reason of a denial.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The limit that decided: the one that denies the longest, or of those that allow the one with the
+    /// least remaining. `None` when no limit applies, or only unlimited ones.
+    /// [`Limiter::limit_name`](crate::Limiter::limit_name) names it.
+    #[must_use]
+    pub fn limit(&self) -> Option<LimitId> {
+        self.decided.map(|decided| decided.limit)
+    }
+
+    /// The instant at which it was decided.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The deciding limit's burst for this key, in units.
+    #[must_use]
+    pub fn burst(&self) -> Option<u64> {
+        self.decided.map(|decided| decided.meter.burst())
+    }
+
+    /// Whole units that the deciding limit has left for this key, from 0 to its burst.
+    #[must_use]
+    pub fn remaining(&self) -> Option<u64> {
+        self.decided.map(|decided| decided.meter.remaining(decided.tat, self.now))
+    }
+
+    /// When the deciding limit's key is as new, if nothing more is spent.
+    #[must_use]
+    pub fn reset_at(&self) -> Option<Retry> {
+        self.decided.map(|decided| decided.meter.reset(decided.tat, self.now))
+    }
+
+    /// For a denial, the first instant at which the same request could pass: never early, never now.
+    ///
+    /// It is exact, rounded up to the nanosecond, if nothing else is spent until then. For
+    /// [`Reason::KeyTableFull`] it is an estimate: the time in which the rate produces the cost.
+    #[must_use]
+    pub fn retry_at(&self) -> Option<Retry> {
+        let (Outcome::Denied(reason), Some(decided)) = (self.outcome, self.decided) else {
+            return None;
+        };
+        Some(match reason {
+            Reason::OverLimit => decided.meter.retry(decided.tat, decided.cost, self.now),
+            Reason::CostExceedsBurst => Retry::Never,
+            Reason::KeyTableFull => decided.meter.time_for(decided.cost).map_or(
+                Retry::Never,
+                |nanos| Retry::At(Instant::from_nanos(self.now.as_nanos().saturating_add(nanos))),
+            ),
+        })
+    }
+
+    /// A shadow limit that would have denied the request; the first one, when there are several.
+    #[must_use]
+    pub fn shadow_denied_by(&self) -> Option<LimitId> {
+        self.shadow
+    }
+}

@@ -1,0 +1,412 @@
+//! GCRA (ITU-T I.371) in token time: one theoretical arrival time (TAT) per key decides everything.
+//!
+//! Arithmetic only; atomics live in `cell`, keys in `table`, and callers pass `now`. A [`Meter`] maps
+//! time to **token time**, the tokens that the rate has produced since the meter began, in granules of
+//! 2^-shift token. A key's TAT is kept in granules, so charges and refunds are exact sums, and a change
+//! of rate bends the map while every TAT stays as it is. `docs/bounds.md` has the proof.
+
+use crate::rate::Rate;
+use crate::time::Instant;
+
+/// Turns instants into token time, and judges costs in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meter {
+    /// Token time is `base` until `origin` (ns), then gains `numerator / denominator` granules a ns.
+    origin: u64,
+    base: u64,
+    /// floor(numerator x 2^58 / denominator): the same slope without a division.
+    slope: u64,
+    numerator: u64,
+    denominator: u64,
+    burst: u64,
+    burst_granules: u64,
+    /// Granules in a token, as a power of two; negative when a granule is several tokens.
+    shift: i8,
+    oversize: Oversize,
+    rounding: Rounding,
+}
+
+/// Where a key that has rested starts again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rounding {
+    /// At the granule before now, and conformance is judged there too. Exact: the times at which whole
+    /// tokens appear lie at least a granule away from every other nanosecond.
+    Grid,
+    /// At the granule after now, while conformance is judged at the one before: late by less than a
+    /// granule, never early.
+    Late,
+}
+
+/// What becomes of a cost above the burst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Oversize {
+    /// It is denied for good.
+    Never,
+    /// It passes when the key has fully rested; the key then pays off its whole cost.
+    Pace,
+}
+
+/// What a meter says of a cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It conforms, and the TAT becomes `next`.
+    Conforms { next: u64 },
+    /// It does not conform yet.
+    Wait,
+    /// It never will.
+    Never,
+}
+
+/// A charge that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Charge {
+    pub(crate) cost: u64,
+    /// The TAT that it led to.
+    pub(crate) tat: u64,
+    pub(crate) at: Instant,
+}
+
+/// The first instant at which a denied request could pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Retry {
+    /// At this instant and not a nanosecond before, if nothing else is spent until then.
+    At(Instant),
+    /// Waiting does not help.
+    Never,
+}
+
+impl Meter {
+    /// A meter whose token time starts at 0 at `now`.
+    pub(crate) fn new(rate: Rate, burst: u64, oversize: Oversize, now: Instant) -> Self {
+        Self::with_shift(shift_for(rate, burst), rate, burst, oversize, now)
+    }
+
+    fn with_shift(
+        shift: i8,
+        rate: Rate,
+        burst: u64,
+        oversize: Oversize,
+        now: Instant,
+    ) -> Self {
+        debug_assert!(burst <= BURST_MAX);
+        debug_assert!(burst.is_multiple_of(Self::granule(rate)));
+        let burst_granules = granules_of(burst, shift);
+        let (numerator, denominator) = slope_of(rate, shift);
+        let slope = (u128::from(numerator) << SLOPE_BITS) / u128::from(denominator);
+        // Whole tokens appear at multiples of period/units ns: off the grid by 1/parts ns or more.
+        let parts = rate.units() / gcd(rate.units(), rate.period_ns());
+        let on_grid = u128::from(numerator) >= u128::from(denominator) * u128::from(parts);
+        Self {
+            origin: now.as_nanos(),
+            base: 0,
+            slope: u64::try_from(slope).expect("below 2^63: see SLOPE_BITS"),
+            numerator,
+            denominator,
+            burst,
+            burst_granules: burst_granules as u64,
+            shift,
+            oversize,
+            rounding: if on_grid { Rounding::Grid } else { Rounding::Late },
+        }
+    }
+
+    /// Tokens in a granule at this rate, at least 1: a burst is a multiple of it.
+    pub(crate) fn granule(rate: Rate) -> u64 {
+        1 << -shift_for(rate, 1).min(0)
+    }
+
+    /// The meter under another allowance, its token time running on from `now`, so that every TAT keeps
+    /// its meaning; `None` when the new rate needs other granules.
+    pub(crate) fn bend(
+        &self,
+        rate: Rate,
+        burst: u64,
+        oversize: Oversize,
+        now: Instant,
+    ) -> Option<Self> {
+        let finest = shift_for(rate, burst);
+        if self.shift > finest || self.shift < finest - COARSER_MAX {
+            return None;
+        }
+        let next = Self::with_shift(self.shift, rate, burst, oversize, now);
+        if (next.numerator, next.denominator) == (self.numerator, self.denominator) {
+            let Self { origin, base, .. } = *self;
+            return Some(Self { origin, base, ..next });
+        }
+        let base = self.floor(now);
+        // A nanosecond's rest covers the fraction of a granule that `floor` drops.
+        let origin = now.as_nanos().saturating_add(1);
+        (base <= BASE_MAX).then_some(Self { origin, base, ..next })
+    }
+
+    /// What a TAT of this meter becomes under a meter with other granules that takes over at `now`: the
+    /// same tokens are owed, rounded up.
+    pub(crate) fn convert(&self, tat: u64, next: &Self, now: Instant) -> u64 {
+        let owed = u128::from(tat.saturating_sub(self.floor(now)));
+        let change = i32::from(next.shift) - i32::from(self.shift);
+        let owed = if change >= 0 {
+            owed.checked_shl(change as u32).filter(|moved| moved >> change == owed)
+        } else {
+            let down = change.unsigned_abs();
+            Some((owed + ((1 << down) - 1)) >> down)
+        };
+        let owed = owed.and_then(|owed| u64::try_from(owed).ok()).unwrap_or(TAT_MAX);
+        next.floor(now).saturating_add(owed).min(TAT_MAX)
+    }
+
+    /// Judges `cost` tokens at `now` against a key's TAT. A cost of 0 conforms and changes nothing.
+    ///
+    /// With 10 tokens/s and burst 10, ten costs of 1 conform at one instant; the eleventh conforms
+    /// 100 ms later and not a nanosecond before.
+    #[inline]
+    pub(crate) fn judge(&self, tat: u64, cost: u64, now: Instant) -> Verdict {
+        if cost > self.burst {
+            return self.judge_oversize(tat, cost, now);
+        }
+        let granules = self.granules(cost);
+        let floor = self.floor(now);
+        if tat <= floor {
+            if cost == 0 {
+                return Verdict::Conforms { next: tat };
+            }
+            return Verdict::Conforms { next: self.restart(floor, now) + granules };
+        }
+        let next = tat.saturating_add(granules);
+        if next <= floor + self.burst_granules || cost == 0 {
+            return Verdict::Conforms { next };
+        }
+        if self.numerator == 0 { Verdict::Never } else { Verdict::Wait }
+    }
+
+    /// When a denied `cost` conforms: the exact instant, rounded up to the nanosecond.
+    pub(crate) fn retry(&self, tat: u64, cost: u64, now: Instant) -> Retry {
+        let need = if cost <= self.burst {
+            tat.saturating_add(self.granules(cost)).saturating_sub(self.burst_granules)
+        } else if self.oversize == Oversize::Pace {
+            tat
+        } else {
+            return Retry::Never;
+        };
+        self.instant_of(need).map_or(Retry::Never, |at| Retry::At(at.max(now)))
+    }
+
+    /// Whole tokens that could be spent at `now`.
+    pub(crate) fn remaining(&self, tat: u64, now: Instant) -> u64 {
+        let floor = self.floor(now);
+        if tat <= floor {
+            return self.burst;
+        }
+        let free = (floor + self.burst_granules).saturating_sub(tat);
+        if self.shift >= 0 { free >> self.shift } else { free << -self.shift }
+    }
+
+    /// When the key is as new; `Never` when its tokens do not come back.
+    pub(crate) fn reset(&self, tat: u64, now: Instant) -> Retry {
+        self.instant_of(tat).map_or(Retry::Never, |at| Retry::At(at.max(now)))
+    }
+
+    /// Whether a key with this TAT is indistinguishable from a new one.
+    #[inline]
+    pub(crate) fn is_as_new(&self, tat: u64, now: Instant) -> bool {
+        tat <= self.floor(now)
+    }
+
+    /// The TAT after `cost` tokens are given back: earlier by the whole cost, or as new.
+    ///
+    /// A TAT beyond the range of token time keeps no exact debt and is left as it is.
+    pub(crate) fn give_back(&self, tat: u64, cost: u64, now: Instant) -> u64 {
+        let floor = self.floor(now);
+        if tat >= TAT_MAX || tat <= floor {
+            return tat;
+        }
+        let granules = if self.shift >= 0 {
+            granules_of(cost, self.shift)
+        } else {
+            u128::from(cost >> -self.shift) // Rounded down: a refund never adds tokens.
+        };
+        tat.saturating_sub(u64::try_from(granules).unwrap_or(u64::MAX)).max(floor)
+    }
+
+    /// The TAT after a charge of `cost` that led to `charged` at `then` is undone at `now`, others
+    /// having charged in between. What has leaked since `then` may have been spent again, so it stays
+    /// charged.
+    pub(crate) fn undo(
+        &self,
+        tat: u64,
+        charge: &Charge,
+        now: Instant,
+    ) -> u64 {
+        let start = self.floor(charge.at);
+        let moved = if charge.cost <= self.burst {
+            self.granules(charge.cost)
+        } else {
+            charge.tat.saturating_sub(start)
+        };
+        let leaked = self.floor(now).saturating_sub(start);
+        tat.saturating_sub(moved.saturating_sub(leaked))
+    }
+
+    /// The TAT of a key that is as new at `now`.
+    #[inline]
+    pub(crate) fn fresh(&self, now: Instant) -> u64 {
+        self.floor(now)
+    }
+
+    pub(crate) fn oversize(&self) -> Oversize {
+        self.oversize
+    }
+
+    pub(crate) fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// The time in which the rate produces `cost` tokens, rounded up; `None` when it produces none.
+    pub(crate) fn time_for(&self, cost: u64) -> Option<u64> {
+        let granules = granules_of(cost, self.shift);
+        self.nanos_for(u64::try_from(granules).unwrap_or(u64::MAX))
+    }
+
+    #[inline]
+    fn granules(&self, cost: u64) -> u64 {
+        debug_assert!(cost <= self.burst);
+        if self.shift >= 0 {
+            cost << self.shift
+        } else {
+            let down = -self.shift;
+            (cost + ((1 << down) - 1)) >> down // Rounded up: rounding never admits extra.
+        }
+    }
+
+    /// Token time at `now`, rounded down.
+    #[inline]
+    fn floor(&self, now: Instant) -> u64 {
+        let elapsed = now.as_nanos().saturating_sub(self.origin);
+        let product = u128::from(elapsed) * u128::from(self.slope);
+        // The slope is short by less than 2^-58, the product therefore by less than `elapsed` of them.
+        let fraction = product as u64 & FRACTION_MASK;
+        if elapsed > FRACTION_MASK - fraction {
+            return self.exact(elapsed).0;
+        }
+        self.base + (product >> SLOPE_BITS) as u64
+    }
+
+    /// Where a rested key starts again, given the floor of token time at `now`.
+    #[inline]
+    fn restart(&self, floor: u64, now: Instant) -> u64 {
+        match self.rounding {
+            Rounding::Grid => floor,
+            Rounding::Late => {
+                let elapsed = now.as_nanos().saturating_sub(self.origin);
+                let product = u128::from(elapsed) * u128::from(self.slope);
+                let fraction = product as u64 & FRACTION_MASK;
+                if fraction == 0 || elapsed > FRACTION_MASK - fraction {
+                    return floor + u64::from(!self.exact(elapsed).1);
+                }
+                floor + 1
+            }
+        }
+    }
+
+    /// Token time and whether it is a whole number of granules, by division.
+    #[cold]
+    #[inline(never)]
+    fn exact(&self, elapsed: u64) -> (u64, bool) {
+        let product = u128::from(elapsed) * u128::from(self.numerator);
+        let denominator = u128::from(self.denominator);
+        let gained = u64::try_from(product / denominator).unwrap_or(u64::MAX);
+        let whole = product.is_multiple_of(denominator);
+        (self.base.saturating_add(gained).min(TOKEN_TIME_MAX), whole)
+    }
+
+    #[cold]
+    fn judge_oversize(&self, tat: u64, cost: u64, now: Instant) -> Verdict {
+        if self.oversize == Oversize::Never || self.numerator == 0 {
+            return Verdict::Never;
+        }
+        let floor = self.floor(now);
+        if tat > floor {
+            return Verdict::Wait;
+        }
+        let start = u128::from(self.restart(floor, now));
+        let next = start + granules_of(cost, self.shift);
+        Verdict::Conforms { next: u64::try_from(next).unwrap_or(TAT_MAX).min(TAT_MAX) }
+    }
+
+    /// The first instant at which token time reaches `granules`.
+    fn instant_of(&self, granules: u64) -> Option<Instant> {
+        let missing = granules.saturating_sub(self.base);
+        let nanos = if missing == 0 { 0 } else { self.nanos_for(missing)? };
+        Some(Instant::from_nanos(self.origin.saturating_add(nanos)))
+    }
+
+    fn nanos_for(&self, granules: u64) -> Option<u64> {
+        if self.numerator == 0 {
+            return None;
+        }
+        let product = u128::from(granules) * u128::from(self.denominator);
+        let nanos = product.div_ceil(u128::from(self.numerator));
+        Some(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// The finest granules (2^-shift token) in which ten years of the rate, and the burst, still fit.
+fn shift_for(rate: Rate, burst: u64) -> i8 {
+    let tokens = u128::from(rate.units()) * u128::from(UPTIME_NS_MAX) / u128::from(rate.period_ns());
+    let for_rate = 63 - bits(tokens);
+    let for_burst = 62 - bits(u128::from(burst));
+    for_rate.min(for_burst.max(0)).clamp(SHIFT_MIN, SHIFT_MAX)
+}
+
+/// The power of two at or above `n`, as an exponent.
+fn bits(n: u128) -> i8 {
+    (u128::BITS - n.saturating_sub(1).leading_zeros()) as i8
+}
+
+/// Granules per nanosecond, in lowest terms.
+fn slope_of(rate: Rate, shift: i8) -> (u64, u64) {
+    if rate.units() == 0 {
+        return (0, 1);
+    }
+    let common = gcd(rate.units(), rate.period_ns());
+    let (mut numerator, mut denominator) = (rate.units() / common, rate.period_ns() / common);
+    for _ in 0..shift.max(0) {
+        if denominator.is_multiple_of(2) { denominator /= 2 } else { numerator *= 2 }
+    }
+    for _ in shift..0 {
+        if numerator.is_multiple_of(2) { numerator /= 2 } else { denominator *= 2 }
+    }
+    (numerator, denominator)
+}
+
+/// Tokens in granules, rounded up.
+fn granules_of(tokens: u64, shift: i8) -> u128 {
+    let tokens = u128::from(tokens);
+    if shift >= 0 { tokens << shift } else { (tokens + ((1 << -shift) - 1)) >> -shift }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Ten years of 365.25 days.
+const UPTIME_NS_MAX: u64 = 315_576_000 * 1_000_000_000;
+/// At 10^12 units per second ten years are 2^68.1 units, and a granule is 64.
+const SHIFT_MIN: i8 = -6;
+const SHIFT_MAX: i8 = 61;
+/// How much coarser than the finest a meter's granules may be left by a lowered rate.
+const COARSER_MAX: i8 = 3;
+/// Ten years (2^58.1 ns) gain at most 2^63 granules, so the slope is below 32 and fits 63 bits with 58
+/// behind the point; they stay exact for nine years without a division.
+const SLOPE_BITS: u32 = 58;
+const FRACTION_MASK: u64 = (1 << SLOPE_BITS) - 1;
+/// The largest burst, which lies at most as many granules ahead of token time.
+pub(crate) const BURST_MAX: u64 = 1 << 62;
+/// Where the token time of a meter may begin.
+const BASE_MAX: u64 = 1 << 61;
+/// Beyond ten years token time stands still instead of wrapping.
+const TOKEN_TIME_MAX: u64 = (1 << 63) + (1 << 62) - (1 << 60);
+/// The largest TAT; the table's mark for a cell in other hands lies above it.
+pub(crate) const TAT_MAX: u64 = u64::MAX - 1;
+
+const _: () = assert!(BASE_MAX + (1 << 63) <= TOKEN_TIME_MAX, "ten years fit");
+const _: () = assert!(TOKEN_TIME_MAX < TAT_MAX - BURST_MAX, "no sum of them wraps");

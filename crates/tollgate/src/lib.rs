@@ -1,0 +1,38 @@
+//! Rate limiting that names its guarantee, decided in nanoseconds inside the process.
+//!
+//! Start with [`Limiter`]; the [`guide`] shows each thing that it does, with numbers. Each module below
+//! uses only modules above it, in the order in which a request's data travels.
+//!
+//! This crate opens no socket and starts no thread. It asks the operating system for two things: the
+//! time (`time`) and, unless you bring one, a secret (`key`).
+
+mod time;
+mod key;
+mod rate;
+mod request;
+mod gcra;
+mod limit;
+mod decision;
+mod cell;
+mod counts;
+mod table;
+mod matcher;
+mod rules;
+mod charge;
+mod limiter;
+mod handle;
+mod explain;
+pub mod guide;
+
+pub use charge::TableFull;
+pub use counts::Counts;
+pub use decision::{Decision, LimitId, Outcome, Reason};
+pub use explain::{Applies, Explained, Explanation};
+pub use gcra::{Oversize, Retry};
+pub use handle::{Handle, Keyed};
+pub use key::{Part, Secret};
+pub use limit::{Allowance, Limit, LimitError, LimitSpec, OverrideSpec};
+pub use limiter::{LimitStatus, Limiter, Options};
+pub use rate::{Rate, RateError};
+pub use request::{DEFAULT_DOMAIN, Descriptor, Entry, Request, RequestError, Tenant, TenantName};
+pub use time::{Clock, ClockHand, Instant};

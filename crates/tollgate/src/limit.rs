@@ -1,0 +1,455 @@
+//! A limit: one immutable rule, checked in full when it is parsed and never again.
+//!
+//! It knows what was written, not what was used: cells, keys and time are elsewhere. The field names
+//! are those of the policy file, and so are the names that errors give.
+
+use std::fmt;
+
+use crate::gcra::{BURST_MAX, Meter, Oversize};
+use crate::rate::Rate;
+
+/// What a limit says, as written: the fields of a `[[limit]]` table in the policy file.
+///
+/// ```
+/// use tollgate::{Limit, LimitSpec};
+/// let limit = Limit::parse(&LimitSpec {
+///     name: "api",
+///     matches: &[("metric", "read_iops")],
+///     key: &["tenant"],
+///     rate: "5000/s",
+///     burst: Some(10_000),
+///     ..LimitSpec::DEFAULT
+/// })?;
+/// assert_eq!(limit.name(), "api");
+/// # Ok::<(), tollgate::LimitError>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct LimitSpec<'a> {
+    /// The limit's name, and its only label in metrics. Typically `api`; 1 to 64 of `[a-z0-9-_.]`,
+    /// and unique in its domain.
+    pub name: &'a str,
+    /// The domain whose requests it sees. Typically left alone; at most 256 bytes, not empty.
+    pub domain: &'a str,
+    /// Entries that a descriptor must have: (name, value), where `"*"` stands for any value. An empty
+    /// list applies to every descriptor of the domain; at most 16, each name once.
+    pub matches: &'a [(&'a str, &'a str)],
+    /// Entries whose values split the limit into separate keys. Typically `["tenant"]`; an empty list
+    /// is one key for all; at most 8, each name once.
+    pub key: &'a [&'a str],
+    /// Units per period (see [`Rate::parse`]), or `unlimited`, or `zero`.
+    pub rate: &'a str,
+    /// Units that may pass at one instant after a rest. Defaults to the N of a rate `N/period`; at
+    /// least 1 unless the rate is `zero`; excludes `burst_ratio`.
+    pub burst: Option<u64>,
+    /// The burst as this many seconds of the rate, rounded down. Typically 2.0; finite, above 0, and
+    /// the product at least 1; excludes `burst`.
+    pub burst_ratio: Option<f64>,
+    /// The guarantee that the limit needs. Only `local` is built.
+    pub guarantee: &'a str,
+    /// What becomes of a cost above the burst: `never` denies it for good, `pace` admits it when the
+    /// key has fully rested and lets the key pay it off.
+    pub oversize: &'a str,
+    /// Evaluate and count, never deny.
+    pub shadow: bool,
+    /// Keys with a rate of their own; they always keep a cell.
+    pub overrides: &'a [OverrideSpec<'a>],
+}
+
+impl LimitSpec<'_> {
+    /// Every optional field at its default; `name` and `rate` must be given.
+    pub const DEFAULT: Self = Self {
+        name: "",
+        domain: crate::request::DEFAULT_DOMAIN,
+        matches: &[],
+        key: &[],
+        rate: "",
+        burst: None,
+        burst_ratio: None,
+        guarantee: "local",
+        oversize: "never",
+        shadow: false,
+        overrides: &[],
+    };
+}
+
+/// A key with a rate of its own: the fields of a `[[limit.override]]` table.
+#[derive(Debug, Clone, Copy)]
+pub struct OverrideSpec<'a> {
+    /// The key, as (entry name, value) for each part of the limit's key.
+    pub key: &'a [(&'a str, &'a str)],
+    /// As [`LimitSpec::rate`].
+    pub rate: &'a str,
+    /// As [`LimitSpec::burst`].
+    pub burst: Option<u64>,
+    /// As [`LimitSpec::burst_ratio`].
+    pub burst_ratio: Option<f64>,
+}
+
+/// A limit that was found sound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    name: Box<str>,
+    domain: Box<str>,
+    matches: Vec<MatchEntry>,
+    key: Vec<Box<str>>,
+    allowance: Allowance,
+    oversize: Oversize,
+    shadow: bool,
+    overrides: Vec<Override>,
+}
+
+/// How much a key may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowance {
+    /// Everything passes.
+    Unlimited,
+    /// At most `burst` units at one instant and `burst + rate x t` in any interval t.
+    Metered {
+        /// The sustained rate.
+        rate: Rate,
+        /// Units at one instant after a rest.
+        burst: u64,
+    },
+}
+
+/// One entry that a descriptor must have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MatchEntry {
+    pub(crate) name: Box<str>,
+    /// `None` is any value.
+    pub(crate) value: Option<Box<str>>,
+}
+
+/// A key with an allowance of its own; its parts are in the order of the limit's key.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Override {
+    pub(crate) parts: Vec<Box<str>>,
+    pub(crate) allowance: Allowance,
+}
+
+impl Limit {
+    /// Checks a limit as written.
+    ///
+    /// # Errors
+    /// [`LimitError`] names the first field that is wrong, its value and the reason.
+    pub fn parse(spec: &LimitSpec<'_>) -> Result<Self, LimitError> {
+        let refuse = |field, value: &dyn fmt::Display, reason: &dyn fmt::Display| LimitError {
+            limit: spec.name.into(),
+            field,
+            value: value.to_string(),
+            reason: reason.to_string(),
+        };
+        check_name(spec.name).map_err(|reason| refuse("name", &spec.name, &reason))?;
+        check_text(spec.domain).map_err(|reason| refuse("domain", &spec.domain, &reason))?;
+        let matches = parse_matches(spec.matches)
+            .map_err(|(name, reason)| refuse("match", &name, &reason))?;
+        let key = parse_key(spec.key).map_err(|(name, reason)| refuse("key", &name, &reason))?;
+        match spec.guarantee {
+            "local" => {}
+            "eventual" | "strict" | "share" | "tally" => {
+                let reason = "this version keeps only \"local\"";
+                return Err(refuse("guarantee", &spec.guarantee, &reason));
+            }
+            _ => {
+                let reason = "must be \"local\"";
+                return Err(refuse("guarantee", &spec.guarantee, &reason));
+            }
+        }
+        let oversize = match spec.oversize {
+            "never" => Oversize::Never,
+            "pace" => Oversize::Pace,
+            other => return Err(refuse("oversize", &other, &"must be \"never\" or \"pace\"")),
+        };
+        let allowance = Allowance::parse(spec.rate, spec.burst, spec.burst_ratio)
+            .map_err(|fault| refuse(fault.field, &fault.value, &fault.reason))?;
+        let mut overrides: Vec<Override> = Vec::with_capacity(spec.overrides.len());
+        for written in spec.overrides {
+            let parts = override_parts(&key, written.key)
+                .map_err(|reason| refuse("override.key", &show_key(written.key), &reason))?;
+            if overrides.iter().any(|other| other.parts == parts) {
+                let reason = "is given twice";
+                return Err(refuse("override.key", &show_key(written.key), &reason));
+            }
+            let allowance =
+                Allowance::parse(written.rate, written.burst, written.burst_ratio)
+                    .map_err(|fault| {
+                        let field = fault.override_field();
+                        let value = format!("{} (key {})", fault.value, show_key(written.key));
+                        refuse(field, &value, &fault.reason)
+                    })?;
+            overrides.push(Override { parts, allowance });
+        }
+        Ok(Self {
+            name: spec.name.into(),
+            domain: spec.domain.into(),
+            matches,
+            key,
+            allowance,
+            oversize,
+            shadow: spec.shadow,
+            overrides,
+        })
+    }
+
+    /// The limit's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The domain whose requests it sees.
+    #[must_use]
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The names of the entries whose values split it into keys.
+    pub fn key(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.key.iter().map(|name| &**name)
+    }
+
+    /// What a key without an override may use.
+    #[must_use]
+    pub fn allowance(&self) -> Allowance {
+        self.allowance
+    }
+
+    /// What becomes of a cost above the burst.
+    #[must_use]
+    pub fn oversize(&self) -> Oversize {
+        self.oversize
+    }
+
+    /// Whether it is evaluated and counted, but never denies.
+    #[must_use]
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    pub(crate) fn matches(&self) -> &[MatchEntry] {
+        &self.matches
+    }
+
+    pub(crate) fn key_names(&self) -> &[Box<str>] {
+        &self.key
+    }
+
+    pub(crate) fn overrides(&self) -> &[Override] {
+        &self.overrides
+    }
+}
+
+impl Allowance {
+    fn parse(
+        rate: &str,
+        burst: Option<u64>,
+        ratio: Option<f64>,
+    ) -> Result<Self, Fault> {
+        if rate == "unlimited" {
+            return match (burst, ratio) {
+                (None, None) => Ok(Self::Unlimited),
+                (Some(burst), _) => Err(Fault::new("burst", burst, UNLIMITED_BURST)),
+                (None, Some(ratio)) => Err(Fault::new("burst_ratio", ratio, UNLIMITED_BURST)),
+            };
+        }
+        let parsed = Rate::parse(rate).map_err(|error| Fault::new("rate", rate, error))?;
+        let asked = match (burst, ratio) {
+            (Some(burst), Some(_)) => {
+                return Err(Fault::new("burst", burst, "excludes burst_ratio; give one of them"));
+            }
+            (Some(0), None) if parsed != Rate::ZERO => {
+                let reason = "must be at least 1; write rate = \"zero\" to admit nothing";
+                return Err(Fault::new("burst", 0, reason));
+            }
+            (Some(burst), None) => burst,
+            (None, Some(ratio)) => ratio_burst(parsed, ratio)?,
+            (None, None) => parsed.units(),
+        };
+        let field = if ratio.is_some() { "burst_ratio" } else { "burst" };
+        let granule = Meter::granule(parsed);
+        // A default is ours to round; a written burst is kept or refused, never changed.
+        let burst = if burst.is_none() { asked - asked % granule } else { asked };
+        if burst % granule != 0 || (burst == 0 && parsed != Rate::ZERO) {
+            let reason = format!("must be a multiple of {granule} at this rate");
+            return Err(Fault::new(field, asked, reason));
+        }
+        if burst > BURST_MAX {
+            return Err(Fault::new(field, asked, "must be at most 2^62"));
+        }
+        Ok(Self::Metered { rate: parsed, burst })
+    }
+}
+
+/// Why a limit was refused. The limits that were in force stay in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitError {
+    limit: Box<str>,
+    field: &'static str,
+    value: String,
+    reason: String,
+}
+
+impl LimitError {
+    /// The name of the limit, as written.
+    #[must_use]
+    pub fn limit(&self) -> &str {
+        &self.limit
+    }
+
+    /// The field that is wrong, as the policy file spells it; `override.` goes before an override's.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+
+    /// The value that was refused.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// Why it was refused.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    pub(crate) fn of(limit: &Limit, field: &'static str, value: String, reason: &str) -> Self {
+        Self { limit: limit.name.clone(), field, value, reason: reason.into() }
+    }
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, field, value, reason } = self;
+        write!(f, "limit {limit:?}: {field} = {value:?}: {reason}")
+    }
+}
+
+impl std::error::Error for LimitError {}
+
+/// A wrong field of an allowance, before it is known whose it is.
+struct Fault {
+    field: &'static str,
+    value: String,
+    reason: String,
+}
+
+impl Fault {
+    fn new(field: &'static str, value: impl fmt::Display, reason: impl fmt::Display) -> Self {
+        Self { field, value: value.to_string(), reason: reason.to_string() }
+    }
+
+    fn override_field(&self) -> &'static str {
+        match self.field {
+            "rate" => "override.rate",
+            "burst" => "override.burst",
+            _ => "override.burst_ratio",
+        }
+    }
+}
+
+fn ratio_burst(rate: Rate, ratio: f64) -> Result<u64, Fault> {
+    let refuse = |reason: &str| Fault::new("burst_ratio", ratio, reason);
+    if !ratio.is_finite() || ratio <= 0.0 {
+        return Err(refuse("must be finite and above 0"));
+    }
+    if rate == Rate::ZERO {
+        return Err(refuse("has no meaning with rate \"zero\"; give burst"));
+    }
+    let per_second = rate.units() as f64 * 1e9 / rate.period_ns() as f64;
+    let exact = per_second * ratio;
+    // 100/s x 0.29 is 29, though the nearest f64 to 0.29 lies below it.
+    let whole = exact.round();
+    let burst = if (whole - exact).abs() <= whole * 1e-15 { whole } else { exact.floor() };
+    if burst < 1.0 {
+        return Err(refuse("gives a burst below 1 at this rate"));
+    }
+    if burst >= BURST_RATIO_MAX {
+        return Err(refuse("gives too large a burst"));
+    }
+    Ok(burst as u64)
+}
+
+fn check_name(name: &str) -> Result<(), &'static str> {
+    let known = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_.".contains(&c);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(known) {
+        return Err("must be 1 to 64 of a-z, 0-9, '-', '_' and '.'");
+    }
+    Ok(())
+}
+
+fn check_text(text: &str) -> Result<(), &'static str> {
+    if text.is_empty() || text.len() > TEXT_BYTES_MAX {
+        return Err("must be 1 to 256 bytes");
+    }
+    Ok(())
+}
+
+fn parse_matches(written: &[(&str, &str)]) -> Result<Vec<MatchEntry>, (String, &'static str)> {
+    if written.len() > MATCHES_MAX {
+        return Err((written.len().to_string(), "must be at most 16 entries"));
+    }
+    let mut matches: Vec<MatchEntry> = Vec::with_capacity(written.len());
+    for &(name, value) in written {
+        check_text(name).map_err(|reason| (name.into(), reason))?;
+        check_text(value).map_err(|reason| (format!("{name} = {value}"), reason))?;
+        if matches.iter().any(|entry| &*entry.name == name) {
+            return Err((name.into(), "is given twice"));
+        }
+        let value = (value != "*").then(|| value.into());
+        matches.push(MatchEntry { name: name.into(), value });
+    }
+    // One order, so that two spellings of one match are one shape.
+    matches.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(matches)
+}
+
+fn parse_key(written: &[&str]) -> Result<Vec<Box<str>>, (String, &'static str)> {
+    if written.len() > KEY_PARTS_MAX {
+        return Err((written.len().to_string(), "must be at most 8 parts"));
+    }
+    let mut key: Vec<Box<str>> = Vec::with_capacity(written.len());
+    for &name in written {
+        check_text(name).map_err(|reason| (name.into(), reason))?;
+        if key.iter().any(|part| &**part == name) {
+            return Err((name.into(), "is given twice"));
+        }
+        key.push(name.into());
+    }
+    Ok(key)
+}
+
+fn override_parts(
+    key: &[Box<str>],
+    written: &[(&str, &str)],
+) -> Result<Vec<Box<str>>, &'static str> {
+    if key.is_empty() {
+        return Err("has no use: the limit has one key for all");
+    }
+    if written.len() != key.len() {
+        return Err("must give each part of the limit's key once, and nothing else");
+    }
+    key.iter()
+        .map(|part| {
+            let given = written.iter().find(|(name, _)| *name == &**part);
+            let (_, value) =
+                given.ok_or("must give each part of the limit's key once, and nothing else")?;
+            Ok((*value).into())
+        })
+        .collect()
+}
+
+fn show_key(key: &[(&str, &str)]) -> String {
+    let parts: Vec<String> = key.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    format!("{{ {} }}", parts.join(", "))
+}
+
+const UNLIMITED_BURST: &str = "has no meaning with rate \"unlimited\"";
+/// The largest burst that a ratio can give: whole numbers below 2^53 are exact in an `f64`.
+const BURST_RATIO_MAX: f64 = 9_007_199_254_740_992.0;
+const NAME_BYTES_MAX: usize = 64;
+const TEXT_BYTES_MAX: usize = 256;
+const MATCHES_MAX: usize = 16;
+/// Parts of a key at most; each costs a hash on every check.
+pub(crate) const KEY_PARTS_MAX: usize = 8;

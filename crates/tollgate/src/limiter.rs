@@ -1,0 +1,455 @@
+//! The type that users touch: finds the limits that apply, charges their keys, and tells the outcome.
+//!
+//! It owns the rule set, the table and the clock, and does no arithmetic. Charging a key that has a cell
+//! takes no lock and allocates nothing.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use arc_swap::{ArcSwap, Cache};
+
+use crate::cell::{Flag, Mutex};
+use crate::charge::{Charges, Core, Passed, Stale, Step, TableFull, Want};
+use crate::counts::{Counts, Event};
+use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
+use crate::gcra::Retry;
+use crate::key::Secret;
+use crate::limit::{Limit, LimitError};
+use crate::request::{Descriptor, Request};
+use crate::rules::{Compile, Rule, RuleSet};
+use crate::table::Table;
+use crate::time::{Clock, Instant};
+
+/// Decides whether requests pass; shared by all threads, and cheap to clone.
+///
+/// ```
+/// use tollgate::{Descriptor, Entry, Limit, LimitSpec, Limiter, Options, Request};
+/// let limit = LimitSpec { name: "api", key: &["tenant"], rate: "10/s", ..LimitSpec::DEFAULT };
+/// let limiter = Limiter::new(vec![Limit::parse(&limit)?], Options::default())?;
+/// let entries = [Entry::new("tenant", "acme")];
+/// let descriptors = [Descriptor::new(&entries)?.with_cost(10)];
+/// assert!(limiter.check(&Request::new(&descriptors)).is_allowed());
+/// assert!(!limiter.check(&Request::new(&descriptors)).is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Limiter {
+    pub(crate) core: Arc<Core>,
+}
+
+/// What a limiter is made of, besides its limits.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Keys that have a cell at most. Typically 1,000,000, which takes 32 MB when all are in use; at
+    /// least 1. Limits and overrides come on top, up to an eighth of it and 64.
+    pub keys_max: u64,
+    /// What becomes of a new key when that many are in use.
+    pub table_full: TableFull,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// What makes keys' identities unpredictable.
+    pub secret: Secret,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            keys_max: 1_000_000,
+            table_full: TableFull::default(),
+            clock: Clock::system(),
+            secret: Secret::random(),
+        }
+    }
+}
+
+impl Limiter {
+    /// A limiter with these limits in force. Without limits it allows everything and reads no clock.
+    ///
+    /// # Errors
+    /// When limits contradict each other; see [`replace`](Self::replace).
+    pub fn new(limits: Vec<Limit>, options: Options) -> Result<Self, LimitError> {
+        let Options { keys_max, table_full, clock, secret } = options;
+        let keys_max = keys_max.clamp(1, KEYS_MAX_MAX);
+        let core = Core {
+            rules: Arc::new(ArcSwap::from_pointee(RuleSet::default())),
+            table: Table::new(keys_max),
+            clock,
+            secret,
+            table_full,
+            enforcing: Flag::new(false),
+            keys_max,
+            changing: Mutex::new(()),
+        };
+        let limiter = Self { core: Arc::new(core) };
+        limiter.replace(limits)?;
+        Ok(limiter)
+    }
+
+    /// Decides a request: all limits that apply must have room, else nothing is spent.
+    #[inline]
+    pub fn check(&self, request: &Request<'_>) -> Decision {
+        if !self.core.enforcing.get() {
+            return unlimited(Instant::ZERO);
+        }
+        self.core.decide(request, true)
+    }
+
+    /// What [`check`](Self::check) would decide now. Spends nothing, counts nothing, creates no key.
+    pub fn peek(&self, request: &Request<'_>) -> Decision {
+        self.core.decide(request, false)
+    }
+
+    /// Gives back what the request cost, to each limit that applies: a short send, a job that did not
+    /// run.
+    ///
+    /// A key gets back at most what it still owes; a key without a cell of its own gets nothing. The
+    /// bound `burst + rate x t` then holds for what was spent net of refunds.
+    pub fn refund(&self, request: &Request<'_>) {
+        let core = &*self.core;
+        let rules = core.rules.load();
+        let now = core.clock.now();
+        core.each_want(&rules, request, |want| core.give_back(&rules, &want, now));
+    }
+
+    /// Puts other limits in force, all at once, and returns their revision.
+    ///
+    /// Limits of one domain and name are one limit: its keys keep what they used. A key whose limit
+    /// grows gets no second burst; one whose limit shrinks may have to wait longer. A limit that is gone
+    /// frees its keys. Requests that are being decided end under the limits that they began with.
+    ///
+    /// # Errors
+    /// When two limits of a domain have one name, a domain matches by more than 16 combinations of
+    /// entries, or there are more limits and overrides than `keys_max` has room for. The limits that
+    /// were in force stay in force.
+    pub fn replace(&self, limits: Vec<Limit>) -> Result<u64, LimitError> {
+        let core = &*self.core;
+        let _changing = core.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = core.rules.load_full();
+        let with = Compile {
+            secret: &core.secret,
+            before: &before,
+            keys_max: core.keys_max,
+            now: core.clock.now(),
+        };
+        let set = Arc::new(RuleSet::compile(limits, &with)?);
+        core.rules.store(set.clone());
+        core.enforcing.set(!set.rules.is_empty());
+        core.pin(&set);
+        if set.changes_keys_of(&before) {
+            core.table.sweep(|key, meta, state| set.carry_over(key, meta, state));
+        }
+        Ok(set.revision)
+    }
+
+    /// The limits in force, in their order.
+    #[must_use]
+    pub fn limits(&self) -> Vec<LimitStatus> {
+        let rules = self.core.rules.load();
+        let status = |rule: &Rule| LimitStatus {
+            id: rule.id,
+            limit: rule.limit.clone(),
+            generation: rule.generation,
+            counts: rule.counts.read(),
+        };
+        rules.rules.iter().map(status).collect()
+    }
+
+    /// The revision of the limits in force; it grows with every change.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.core.rules.load().revision
+    }
+
+    /// The name of a limit in force.
+    #[must_use]
+    pub fn limit_name(&self, id: LimitId) -> Option<String> {
+        self.core.rules.load().rule_of(id).map(|(_, rule)| rule.limit.name().into())
+    }
+
+    /// Keys that have a cell, limits' and overrides' own included.
+    #[must_use]
+    pub fn keys_used(&self) -> u64 {
+        self.core.table.used()
+    }
+
+    /// The time by this limiter's clock.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.core.clock.now()
+    }
+
+    pub(crate) fn cached_rules(&self) -> Cache<Arc<ArcSwap<RuleSet>>, Arc<RuleSet>> {
+        Cache::new(self.core.rules.clone())
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules = self.core.rules.load();
+        f.debug_struct("Limiter")
+            .field("revision", &rules.revision)
+            .field("limits", &rules.rules.len())
+            .field("keys_used", &self.keys_used())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A limit in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LimitStatus {
+    /// Its id in decisions.
+    pub id: LimitId,
+    /// The limit.
+    pub limit: Limit,
+    /// The revision that last changed it.
+    pub generation: u64,
+    /// What it decided so far.
+    pub counts: Counts,
+}
+
+impl Core {
+    fn decide(&self, request: &Request<'_>, spend: bool) -> Decision {
+        let now = self.clock.now();
+        loop {
+            let rules = self.rules.load();
+            if let Ok(decision) = self.decide_under(&rules, request, now, spend) {
+                return decision;
+            }
+            // The limits were replaced meanwhile; a replacement waits for no request, so this ends.
+        }
+    }
+
+    fn decide_under(
+        &self,
+        rules: &RuleSet,
+        request: &Request<'_>,
+        now: Instant,
+        spend: bool,
+    ) -> Result<Decision, Stale> {
+        let mut charges = Charges::default();
+        self.each_want(rules, request, |want| charges.push(want));
+        self.decide_charges(rules, charges.as_slice(), now, spend)
+    }
+
+    /// Decides one or several charges as one.
+    #[inline]
+    pub(crate) fn decide_charges(
+        &self,
+        rules: &RuleSet,
+        wants: &[Want],
+        now: Instant,
+        spend: bool,
+    ) -> Result<Decision, Stale> {
+        match wants {
+            [] => Ok(unlimited(now)),
+            [want] if spend => self.decide_one(rules, want, now),
+            wants => self.decide_all(rules, wants, now, spend),
+        }
+    }
+
+    /// One limit: charged at once, since there is nothing to undo.
+    #[inline]
+    pub(crate) fn decide_one(
+        &self,
+        rules: &RuleSet,
+        want: &Want,
+        now: Instant,
+    ) -> Result<Decision, Stale> {
+        let step = self.charge(rules, want, now)?;
+        Ok(conclude(&rules.rules[want.rule as usize], want, &step, now))
+    }
+
+    /// Several limits: look at all, charge only if all would pass, undo if a race is lost.
+    fn decide_all(
+        &self,
+        rules: &RuleSet,
+        wants: &[Want],
+        now: Instant,
+        spend: bool,
+    ) -> Result<Decision, Stale> {
+        let mut shadow = None;
+        let mut denied: Option<(Reason, Decided)> = None;
+        let mut closest: Option<Decided> = None;
+        for want in wants {
+            let rule = &rules.rules[want.rule as usize];
+            let step = self.look(rules, want, now)?;
+            let decided = step.decided(rule, want);
+            match step.outcome {
+                Outcome::Denied(_) if rule.limit.is_shadow() => {
+                    shadow = shadow.or(Some(rule.id));
+                    if spend {
+                        rule.counts.count(Event::ShadowDenied);
+                    }
+                }
+                Outcome::Denied(reason) => denied = longer(denied, reason, decided, now),
+                Outcome::Allowed if !spend => closest = closer(closest, decided, now),
+                Outcome::Allowed => {}
+            }
+        }
+        if denied.is_none() && spend {
+            let charged = self.charge_all(rules, wants, now, &mut shadow)?;
+            match charged {
+                Ok(allowed) => closest = allowed,
+                Err((reason, decided)) => denied = longer(None, reason, decided, now),
+            }
+        }
+        let Some((reason, decided)) = denied else {
+            return Ok(Decision { outcome: Outcome::Allowed, decided: closest, shadow, now });
+        };
+        if spend && let Some((_, rule)) = rules.rule_of(decided.limit) {
+            rule.counts.count(Event::Denied(reason));
+        }
+        let outcome = Outcome::Denied(reason);
+        Ok(Decision { outcome, decided: Some(decided), shadow, now })
+    }
+
+    /// Charges all or none. The inner result is the closest of the limits that were charged, or what
+    /// denied.
+    #[allow(clippy::type_complexity)] // Its one caller takes it apart at once.
+    fn charge_all(
+        &self,
+        rules: &RuleSet,
+        wants: &[Want],
+        now: Instant,
+        shadow: &mut Option<LimitId>,
+    ) -> Result<Result<Option<Decided>, (Reason, Option<Decided>)>, Stale> {
+        let mut made: Charges<Option<Passed>> = Charges::default();
+        let mut closest = None;
+        for want in wants {
+            let rule = &rules.rules[want.rule as usize];
+            let step = match self.charge(rules, want, now) {
+                Ok(step) => step,
+                Err(stale) => {
+                    self.undo_all(rules, wants, made.as_slice());
+                    return Err(stale);
+                }
+            };
+            made.push(step.passed);
+            match step.outcome {
+                Outcome::Allowed => closest = closer(closest, step.decided(rule, want), now),
+                Outcome::Denied(_) if rule.limit.is_shadow() => {
+                    *shadow = shadow.or(Some(rule.id));
+                }
+                Outcome::Denied(reason) => {
+                    self.undo_all(rules, wants, made.as_slice());
+                    return Ok(Err((reason, step.decided(rule, want))));
+                }
+            }
+        }
+        for (want, passed) in wants.iter().zip(made.as_slice()) {
+            if passed.is_some() {
+                rules.rules[want.rule as usize].counts.count(Event::Allowed);
+            }
+        }
+        Ok(Ok(closest))
+    }
+
+    fn undo_all(&self, rules: &RuleSet, wants: &[Want], made: &[Option<Passed>]) {
+        for (want, passed) in wants.iter().zip(made).rev() {
+            if let Some(passed) = passed {
+                self.undo(rules, want, passed);
+            }
+        }
+    }
+
+    /// Calls `found` with what each limit that applies is to be charged.
+    fn each_want(&self, rules: &RuleSet, request: &Request<'_>, mut found: impl FnMut(Want)) {
+        for descriptor in request.descriptors() {
+            self.each_want_of(rules, request.domain(), descriptor, &mut found);
+        }
+    }
+
+    /// The same for one descriptor.
+    #[inline]
+    pub(crate) fn each_want_of(
+        &self,
+        rules: &RuleSet,
+        domain: &str,
+        descriptor: &Descriptor<'_>,
+        mut found: impl FnMut(Want),
+    ) {
+        let Some(matcher) = rules.domain(domain) else { return };
+        matcher.each(&self.secret, descriptor, |position| {
+            let rule = &rules.rules[position as usize];
+            if !rule.is_open() {
+                let key = rule.key_of(&self.secret, descriptor);
+                found(Want::new(position, key, descriptor.cost()));
+            }
+        });
+    }
+
+    /// Gives every pinned key its cell.
+    fn pin(&self, set: &RuleSet) {
+        for (key, rule) in set.pinned() {
+            let (meta, tuning) = set.tuning_for(rule, key);
+            let mut locked = self.table.lock(key);
+            let Some(found) = locked.find(key) else {
+                let now = locked.starts_at(self.clock.now());
+                let state = tuning.meter.map_or(0, |meter| meter.fresh(now));
+                let is_as_new = |meta, state| set.is_as_new(meta, state, now);
+                // `compile` counted the pinned keys, and the table has slots for them.
+                let added = locked.add(key, meta, state, now, is_as_new);
+                debug_assert!(added.is_ok());
+                continue;
+            };
+            if found.meta != meta {
+                locked.carry_over(found.place, |key, meta, state| set.carry_over(key, meta, state));
+            }
+        }
+    }
+}
+
+/// Counts the one step that a decision took, and says what it means.
+#[inline]
+pub(crate) fn conclude(rule: &Rule, want: &Want, step: &Step, now: Instant) -> Decision {
+    let (outcome, shadow, event) = match step.outcome {
+        Outcome::Allowed => (Outcome::Allowed, None, Event::Allowed),
+        Outcome::Denied(_) if rule.limit.is_shadow() => {
+            (Outcome::Allowed, Some(rule.id), Event::ShadowDenied)
+        }
+        Outcome::Denied(reason) => (step.outcome, None, Event::Denied(reason)),
+    };
+    if want.cost > 0 {
+        rule.counts.count(event);
+    }
+    Decision { outcome, decided: step.decided(rule, want), shadow, now }
+}
+
+/// The answer when no limit applies.
+pub(crate) fn unlimited(now: Instant) -> Decision {
+    Decision { outcome: Outcome::Allowed, decided: None, shadow: None, now }
+}
+
+/// Of two denials the one that lasts longer: the request must outwait both.
+fn longer(
+    known: Option<(Reason, Decided)>,
+    reason: Reason,
+    decided: Option<Decided>,
+    now: Instant,
+) -> Option<(Reason, Decided)> {
+    let Some(decided) = decided else { return known };
+    let retry = |reason, decided| {
+        let outcome = Outcome::Denied(reason);
+        let denial = Decision { outcome, decided: Some(decided), shadow: None, now };
+        denial.retry_at().unwrap_or(Retry::Never)
+    };
+    match known {
+        Some((known_reason, known)) if retry(known_reason, known) >= retry(reason, decided) => {
+            Some((known_reason, known))
+        }
+        _ => Some((reason, decided)),
+    }
+}
+
+/// Of two limits that allow the one with less remaining.
+fn closer(known: Option<Decided>, decided: Option<Decided>, now: Instant) -> Option<Decided> {
+    let remaining = |decided: &Decided| decided.meter.remaining(decided.tat, now);
+    match (known, decided) {
+        (Some(a), Some(b)) if remaining(&b) < remaining(&a) => Some(b),
+        (Some(a), _) => Some(a),
+        (None, b) => b,
+    }
+}
+
+/// A table beyond this would not fit the address space that a machine has.
+const KEYS_MAX_MAX: u64 = 1 << 36;

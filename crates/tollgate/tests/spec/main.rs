@@ -1,0 +1,2 @@
+//! The promises of the library, one file each.
+mod smoke;
