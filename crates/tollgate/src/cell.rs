@@ -1,8 +1,8 @@
 //! Every atomic of the crate: slots of the table, counters, and a flag.
 //!
-//! It knows nothing of limits or time: a TAT is a number here. What makes each operation safe is said
-//! where it is done; `tests` lets loom try every interleaving of charge, undo, eviction and conversion
-//! (`--cfg loom`).
+//! It knows nothing of limits or time: a TAT is a number here. What makes each operation safe is
+//! said where it is done; `tests` lets loom try every interleaving of charge, undo, eviction and
+//! conversion (`--cfg loom`).
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,8 +18,9 @@ use crate::key::KeyId;
 
 /// One key's place in the table: whose it is, and its state. 24 bytes.
 ///
-/// A slot is charged without a lock. Whoever changes its owner or meaning holds the lock of its segment
-/// and takes the state away first ([`HELD`]), so that a charge that read the old state fails.
+/// A slot is charged without a lock. Whoever changes its owner or meaning holds the lock of its
+/// segment and takes the state away first ([`HELD`]), so that a charge that read the old state
+/// fails.
 #[derive(Debug)]
 pub(crate) struct Slot {
     state: AtomicU64,
@@ -33,6 +34,10 @@ pub(crate) struct Slot {
 pub(crate) struct Meta(u32);
 
 impl Meta {
+    /// The first tuning, unpinned.
+    #[cfg(test)]
+    pub(crate) const FREE: Self = Self(0);
+
     pub(crate) fn new(tuning: u32, pinned: bool) -> Self {
         debug_assert!(tuning < PINNED);
         Self(if pinned { tuning | PINNED } else { tuning })
@@ -62,22 +67,18 @@ pub(crate) enum Seen {
 impl Slot {
     #[cfg(loom)]
     pub(crate) fn empty() -> Self {
-        Self {
-            state: AtomicU64::new(0),
-            high: AtomicU64::new(EMPTY),
-            low_meta: AtomicU64::new(0),
-        }
+        Self { state: AtomicU64::new(0), high: AtomicU64::new(EMPTY), low_meta: AtomicU64::new(0) }
     }
 
     /// Whether `key` is here, with its meaning and state unless somebody is changing them.
     ///
-    /// The state is read before the owner. Whoever re-uses the slot writes the new owner before the new
-    /// state, so a state that is read together with its owner is that owner's, or no longer there to be
-    /// exchanged.
+    /// The state is read before the owner. Whoever re-uses the slot writes the new owner before the
+    /// new state, so a state that is read together with its owner is that owner's, or no longer
+    /// there to be exchanged.
     #[inline]
     pub(crate) fn read(&self, key: KeyId) -> Read {
-        // Acquire, three times: each pairs with the releases of `settle`, so that whoever sees a new
-        // owner or meaning can no longer exchange the state from before HELD.
+        // Acquire, three times: each pairs with the releases of `settle`, so that whoever sees a
+        // new owner or meaning can no longer exchange the state from before HELD.
         let state = self.state.load(Ordering::Acquire);
         let high = self.high.load(Ordering::Acquire);
         if high != key.high {
@@ -90,12 +91,13 @@ impl Slot {
         Read::Mine { meta: Meta(low_meta as u32), state }
     }
 
-    /// Replaces the state if it still is `seen`; otherwise nothing happens, and the slot is to be read
-    /// again.
+    /// Replaces the state if it still is `seen`; otherwise nothing happens, and the slot is to be
+    /// read again.
     #[inline]
     pub(crate) fn exchange(&self, seen: u64, next: u64) -> bool {
         debug_assert!(next != HELD);
-        // Acquire and release, so that one charge's exchange is before the next one's in every view.
+        // Acquire and release, so that one charge's exchange is before the next one's in every
+        // view.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         self.state.compare_exchange(seen, next, order.0, order.1).is_ok()
     }
@@ -119,8 +121,8 @@ impl Slot {
         self.state.compare_exchange(seen, HELD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Makes the slot `key`'s. The caller holds the segment's lock, and has taken the state or seen that
-    /// nobody is here.
+    /// Makes the slot `key`'s. The caller holds the segment's lock, and has taken the state or seen
+    /// that nobody is here.
     pub(crate) fn settle(&self, key: KeyId, meta: Meta, state: u64) {
         self.state.store(HELD, Ordering::Relaxed);
         // Release: a reader that sees the new owner cannot see the state from before HELD.
@@ -129,7 +131,8 @@ impl Slot {
         self.state.store(state, Ordering::Release);
     }
 
-    /// Leaves the slot without an owner. The caller holds the segment's lock and has taken the state.
+    /// Leaves the slot without an owner. The caller holds the segment's lock and has taken the
+    /// state.
     pub(crate) fn vacate(&self, next_is_empty: bool) {
         self.high.store(if next_is_empty { EMPTY } else { VACANT }, Ordering::Release);
     }
@@ -159,7 +162,12 @@ impl Counter {
 
     /// Adds `n`, among other writers.
     pub(crate) fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
+        self.add_before(n);
+    }
+
+    /// Adds `n`, among other writers, and returns the count from before.
+    pub(crate) fn add_before(&self, n: u64) -> u64 {
+        self.0.fetch_add(n, Ordering::Relaxed)
     }
 
     /// Takes one off, among other writers.

@@ -1,8 +1,8 @@
 //! One key, one step: look at it, charge it, undo a charge, give back.
 //!
-//! The way of a charge: find the key's slot, read its state by the tuning written beside it, judge, and
-//! exchange. Whatever is not that (a new key, a full table, a state from before a change of the limits)
-//! goes through the lock of the key's segment, out of line.
+//! The way of a charge: find the key's slot, read its state by the tuning written beside it, judge,
+//! and exchange. Whatever is not that (a new key, a full table, a state from before a change of the
+//! limits) goes through the lock of the key's segment, out of line.
 
 use std::sync::Arc;
 
@@ -88,12 +88,7 @@ impl Want {
 impl Core {
     /// Charges a key, or sees why not.
     #[inline]
-    pub(crate) fn charge(
-        &self,
-        rules: &RuleSet,
-        want: &Want,
-        now: Instant,
-    ) -> Result<Step, Stale> {
+    pub(crate) fn charge(&self, rules: &RuleSet, want: &Want, now: Instant) -> Result<Step, Stale> {
         match self.table.find(want.key) {
             Some(found) => self.charge_found(rules, want, now, found),
             None => self.charge_absent(rules, want, now),
@@ -118,11 +113,13 @@ impl Core {
             match meter.judge(found.state, want.cost, now) {
                 Verdict::Conforms { next } => {
                     if want.cost == 0 || self.table.exchange(&found, next) {
-                        return Ok(Step::passed(want, meter, found.meta, now, Moved {
-                            before: found.state,
-                            next,
-                            place: found.place,
-                        }));
+                        return Ok(Step::passed(
+                            want,
+                            meter,
+                            found.meta,
+                            now,
+                            Moved { before: found.state, next, place: found.place },
+                        ));
                     }
                 }
                 verdict => return Ok(Step::denied(meter, verdict, want, found)),
@@ -145,7 +142,8 @@ impl Core {
         }
         if let Some(found) = locked.find(want.key) {
             if rules.tuning(rule, found.meta).is_none() {
-                locked.carry_over(found.place, |key, meta, state| rules.carry_over(key, meta, state));
+                locked
+                    .carry_over(found.place, |key, meta, state| rules.carry_over(key, meta, state));
             }
             drop(locked);
             return self.charge(rules, want, now);
@@ -228,8 +226,8 @@ impl Core {
 
     /// Takes a charge back as if it had not been made.
     ///
-    /// If nobody charged the key since, its state before is put back. Otherwise the granules are taken
-    /// off the state, less what has leaked since: that may have been spent again.
+    /// If nobody charged the key since, its state before is put back. Otherwise the granules are
+    /// taken off the state, less what has leaked since: that may have been spent again.
     pub(crate) fn undo(&self, rules: &RuleSet, want: &Want, passed: &Passed) {
         let rule = &rules.rules[want.rule as usize];
         let own = Want { key: passed.key, ..*want };
@@ -261,11 +259,7 @@ impl Core {
     }
 
     /// Finds a key and how its state is read; `None` if it has no cell.
-    fn find_tuned(
-        &self,
-        rules: &RuleSet,
-        want: &Want,
-    ) -> Result<Option<(Tuning, Found)>, Stale> {
+    fn find_tuned(&self, rules: &RuleSet, want: &Want) -> Result<Option<(Tuning, Found)>, Stale> {
         let rule = &rules.rules[want.rule as usize];
         if let Some(found) = self.table.find(want.key)
             && let Some(tuning) = rules.tuning(rule, found.meta)

@@ -1,4 +1,4 @@
-//! What was decided, and by which limit. Small: what headers and logs ask for is worked out when asked.
+//! What was decided, and by which limit. What headers and logs want is worked out when asked.
 
 use crate::gcra::{Meter, Retry};
 use crate::time::Instant;
@@ -73,8 +73,8 @@ impl Decision {
         self.outcome
     }
 
-    /// The limit that decided: the one that denies the longest, or of those that allow the one with the
-    /// least remaining. `None` when no limit applies, or only unlimited ones.
+    /// The limit that decided: the one that denies the longest, or of those that allow the one with
+    /// the least remaining. `None` when no limit applies, or only unlimited ones.
     /// [`Limiter::limit_name`](crate::Limiter::limit_name) names it.
     #[must_use]
     pub fn limit(&self) -> Option<LimitId> {
@@ -105,7 +105,8 @@ impl Decision {
         self.decided.map(|decided| decided.meter.reset(decided.tat, self.now))
     }
 
-    /// For a denial, the first instant at which the same request could pass: never early, never now.
+    /// For a denial, the first instant at which the same request could pass: never early, never
+    /// now.
     ///
     /// It is exact, rounded up to the nanosecond, if nothing else is spent until then. For
     /// [`Reason::KeyTableFull`] it is an estimate: the time in which the rate produces the cost.
@@ -117,10 +118,11 @@ impl Decision {
         Some(match reason {
             Reason::OverLimit => decided.meter.retry(decided.tat, decided.cost, self.now),
             Reason::CostExceedsBurst => Retry::Never,
-            Reason::KeyTableFull => decided.meter.time_for(decided.cost).map_or(
-                Retry::Never,
-                |nanos| Retry::At(Instant::from_nanos(self.now.as_nanos().saturating_add(nanos))),
-            ),
+            Reason::KeyTableFull => {
+                decided.meter.time_for(decided.cost).map_or(Retry::Never, |nanos| {
+                    Retry::At(Instant::from_nanos(self.now.as_nanos().saturating_add(nanos)))
+                })
+            }
         })
     }
 

@@ -1,5 +1,5 @@
-//! Why a request is decided as it is: every limit of its domain, whether it applies, and how its key
-//! stands. Data for people and tools; it spends and counts nothing.
+//! Why a request is decided as it is: every limit of its domain, whether it applies, and how its
+//! key stands. Data for people and tools; it spends and counts nothing.
 
 use crate::charge::Want;
 use crate::decision::{Decided, Decision, LimitId};
@@ -107,10 +107,9 @@ impl Limiter {
 fn mismatch(limit: &Limit, descriptor: &Descriptor<'_>) -> Option<Applies> {
     limit.matches().iter().find_map(|entry| match (descriptor.value(&entry.name), &entry.value) {
         (None, _) => Some(Applies::MissingEntry { entry: entry.name.to_string() }),
-        (Some(value), Some(wanted)) if value != wanted.as_bytes() => Some(Applies::OtherValue {
-            entry: entry.name.to_string(),
-            wanted: wanted.to_string(),
-        }),
+        (Some(value), Some(wanted)) if value != wanted.as_bytes() => {
+            Some(Applies::OtherValue { entry: entry.name.to_string(), wanted: wanted.to_string() })
+        }
         (Some(_), _) => None,
     })
 }

@@ -1,9 +1,10 @@
 //! GCRA (ITU-T I.371) in token time: one theoretical arrival time (TAT) per key decides everything.
 //!
-//! Arithmetic only; atomics live in `cell`, keys in `table`, and callers pass `now`. A [`Meter`] maps
-//! time to **token time**, the tokens that the rate has produced since the meter began, in granules of
-//! 2^-shift token. A key's TAT is kept in granules, so charges and refunds are exact sums, and a change
-//! of rate bends the map while every TAT stays as it is. `docs/bounds.md` has the proof.
+//! Arithmetic only; atomics live in `cell`, keys in `table`, and callers pass `now`. A [`Meter`]
+//! maps time to **token time**, the tokens that the rate has produced since the meter began, in
+//! granules of 2^-shift token. A key's TAT is kept in granules, so charges and refunds are exact
+//! sums, and a change of rate bends the map while every TAT stays as it is. `docs/bounds.md` has
+//! the proof.
 
 use crate::rate::Rate;
 use crate::time::Instant;
@@ -11,7 +12,8 @@ use crate::time::Instant;
 /// Turns instants into token time, and judges costs in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meter {
-    /// Token time is `base` until `origin` (ns), then gains `numerator / denominator` granules a ns.
+    /// Token time is `base` until `origin` (ns), then gains `numerator / denominator` granules a
+    /// ns.
     origin: u64,
     base: u64,
     /// floor(numerator x 2^58 / denominator): the same slope without a division.
@@ -29,8 +31,8 @@ pub(crate) struct Meter {
 /// Where a key that has rested starts again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rounding {
-    /// At the granule before now, and conformance is judged there too. Exact: the times at which whole
-    /// tokens appear lie at least a granule away from every other nanosecond.
+    /// At the granule before now, and conformance is judged there too. Exact: the times at which
+    /// whole tokens appear lie at least a granule away from every other nanosecond.
     Grid,
     /// At the granule after now, while conformance is judged at the one before: late by less than a
     /// granule, never early.
@@ -81,13 +83,7 @@ impl Meter {
         Self::with_shift(shift_for(rate, burst), rate, burst, oversize, now)
     }
 
-    fn with_shift(
-        shift: i8,
-        rate: Rate,
-        burst: u64,
-        oversize: Oversize,
-        now: Instant,
-    ) -> Self {
+    fn with_shift(shift: i8, rate: Rate, burst: u64, oversize: Oversize, now: Instant) -> Self {
         debug_assert!(burst <= BURST_MAX);
         debug_assert!(burst.is_multiple_of(Self::granule(rate)));
         let burst_granules = granules_of(burst, shift);
@@ -115,8 +111,8 @@ impl Meter {
         1 << -shift_for(rate, 1).min(0)
     }
 
-    /// The meter under another allowance, its token time running on from `now`, so that every TAT keeps
-    /// its meaning; `None` when the new rate needs other granules.
+    /// The meter under another allowance, its token time running on from `now`, so that every TAT
+    /// keeps its meaning; `None` when the new rate needs other granules.
     pub(crate) fn bend(
         &self,
         rate: Rate,
@@ -139,8 +135,8 @@ impl Meter {
         (base <= BASE_MAX).then_some(Self { origin, base, ..next })
     }
 
-    /// What a TAT of this meter becomes under a meter with other granules that takes over at `now`: the
-    /// same tokens are owed, rounded up.
+    /// What a TAT of this meter becomes under a meter with other granules that takes over at `now`:
+    /// the same tokens are owed, rounded up.
     pub(crate) fn convert(&self, tat: u64, next: &Self, now: Instant) -> u64 {
         let owed = u128::from(tat.saturating_sub(self.floor(now)));
         let change = i32::from(next.shift) - i32::from(self.shift);
@@ -180,6 +176,9 @@ impl Meter {
 
     /// When a denied `cost` conforms: the exact instant, rounded up to the nanosecond.
     pub(crate) fn retry(&self, tat: u64, cost: u64, now: Instant) -> Retry {
+        if tat >= TAT_MAX {
+            return Retry::At(Instant::MAX); // Beyond the range of token time.
+        }
         let need = if cost <= self.burst {
             tat.saturating_add(self.granules(cost)).saturating_sub(self.burst_granules)
         } else if self.oversize == Oversize::Pace {
@@ -202,6 +201,9 @@ impl Meter {
 
     /// When the key is as new; `Never` when its tokens do not come back.
     pub(crate) fn reset(&self, tat: u64, now: Instant) -> Retry {
+        if tat >= TAT_MAX {
+            return Retry::At(Instant::MAX);
+        }
         self.instant_of(tat).map_or(Retry::Never, |at| Retry::At(at.max(now)))
     }
 
@@ -228,14 +230,9 @@ impl Meter {
     }
 
     /// The TAT after a charge of `cost` that led to `charged` at `then` is undone at `now`, others
-    /// having charged in between. What has leaked since `then` may have been spent again, so it stays
-    /// charged.
-    pub(crate) fn undo(
-        &self,
-        tat: u64,
-        charge: &Charge,
-        now: Instant,
-    ) -> u64 {
+    /// having charged in between. What has leaked since `then` may have been spent again, so it
+    /// stays charged.
+    pub(crate) fn undo(&self, tat: u64, charge: &Charge, now: Instant) -> u64 {
         let start = self.floor(charge.at);
         let moved = if charge.cost <= self.burst {
             self.granules(charge.cost)
@@ -282,7 +279,8 @@ impl Meter {
     fn floor(&self, now: Instant) -> u64 {
         let elapsed = now.as_nanos().saturating_sub(self.origin);
         let product = u128::from(elapsed) * u128::from(self.slope);
-        // The slope is short by less than 2^-58, the product therefore by less than `elapsed` of them.
+        // The slope is short by less than 2^-58, the product therefore by less than `elapsed` of
+        // them.
         let fraction = product as u64 & FRACTION_MASK;
         if elapsed > FRACTION_MASK - fraction {
             return self.exact(elapsed).0;
@@ -351,7 +349,8 @@ impl Meter {
 
 /// The finest granules (2^-shift token) in which ten years of the rate, and the burst, still fit.
 fn shift_for(rate: Rate, burst: u64) -> i8 {
-    let tokens = u128::from(rate.units()) * u128::from(UPTIME_NS_MAX) / u128::from(rate.period_ns());
+    let tokens =
+        u128::from(rate.units()) * u128::from(UPTIME_NS_MAX) / u128::from(rate.period_ns());
     let for_rate = 63 - bits(tokens);
     let for_burst = 62 - bits(u128::from(burst));
     for_rate.min(for_burst.max(0)).clamp(SHIFT_MIN, SHIFT_MAX)
@@ -395,8 +394,8 @@ const SHIFT_MIN: i8 = -6;
 const SHIFT_MAX: i8 = 61;
 /// How much coarser than the finest a meter's granules may be left by a lowered rate.
 const COARSER_MAX: i8 = 3;
-/// Ten years (2^58.1 ns) gain at most 2^63 granules, so the slope is below 32 and fits 63 bits with 58
-/// behind the point; they stay exact for nine years without a division.
+/// Ten years (2^58.1 ns) gain at most 2^63 granules, so the slope is below 32 and fits 63 bits with
+/// 58 behind the point; they stay exact for nine years without a division.
 const SLOPE_BITS: u32 = 58;
 const FRACTION_MASK: u64 = (1 << SLOPE_BITS) - 1;
 /// The largest burst, which lies at most as many granules ahead of token time.

@@ -1,7 +1,8 @@
-//! For callers that come again: a request whose limits and keys were looked up before, and a limit that
-//! was looked up by name. Both follow the limits in force.
+//! For callers that come again: a request whose limits and keys were looked up before, and a limit
+//! that was looked up by name. Both follow the limits in force.
 //!
-//! Each belongs to one caller (`&mut self`), who holds the rule set without touching a shared count.
+//! Each belongs to one caller (`&mut self`), who holds the rule set without touching a shared
+//! count.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::time::Instant;
 
 type Rules = Cache<Arc<ArcSwap<RuleSet>>, Arc<RuleSet>>;
 
-/// One descriptor's limits and keys, looked up once: for a connection, a worker, a tenant's session.
+/// One descriptor's limits and keys, looked up once: for a connection, a worker, a tenant's
+/// session.
 ///
 /// ```
 /// use tollgate::{Descriptor, Entry, Limit, LimitSpec, Limiter, Options};
@@ -87,8 +89,8 @@ impl Handle {
     }
 }
 
-/// One limit, looked up by name: for callers that have the key's parts at hand and no other limit to
-/// mind.
+/// One limit, looked up by name: for callers that have the key's parts at hand and no other limit
+/// to mind.
 ///
 /// ```
 /// use tollgate::{Limit, LimitSpec, Limiter, Options};
@@ -109,8 +111,9 @@ pub struct Keyed {
 }
 
 impl Keyed {
-    /// Decides a request of `cost` for the key with these parts, in the order of the limit's key. Other
-    /// limits are not asked, nor is the limit's own match. A limit that is no longer in force allows.
+    /// Decides a request of `cost` for the key with these parts, in the order of the limit's key.
+    /// Other limits are not asked, nor is the limit's own match. A limit that is no longer in force
+    /// allows.
     ///
     /// # Errors
     /// When the number of parts is not the limit's. Nothing is spent.
@@ -167,7 +170,13 @@ impl Limiter {
         let named = |limit: &crate::limit::Limit| limit.domain() == domain && limit.name() == name;
         let position = set.rules.iter().position(|rule| named(&rule.limit))?;
         let (limit, revision) = (set.rules[position].id, set.revision);
-        Some(Keyed { limiter: self.clone(), rules, revision, limit, position: Some(position as u32) })
+        Some(Keyed {
+            limiter: self.clone(),
+            rules,
+            revision,
+            limit,
+            position: Some(position as u32),
+        })
     }
 }
 

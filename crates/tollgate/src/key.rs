@@ -208,5 +208,5 @@ mod tests {
     }
 
     const GOLDEN_ACME: (u64, u32) = (10_289_382_077_154_844_462, 86_452_631);
-    const GOLDEN_UNDECLARED: (u64, u32) = (0, 0);
+    const GOLDEN_UNDECLARED: (u64, u32) = (990_893_308_134_578_627, 1_046_240_714);
 }

@@ -1,7 +1,7 @@
 //! A limit: one immutable rule, checked in full when it is parsed and never again.
 //!
-//! It knows what was written, not what was used: cells, keys and time are elsewhere. The field names
-//! are those of the policy file, and so are the names that errors give.
+//! It knows what was written, not what was used: cells, keys and time are elsewhere. The field
+//! names are those of the policy file, and so are the names that errors give.
 
 use std::fmt;
 
@@ -30,24 +30,24 @@ pub struct LimitSpec<'a> {
     pub name: &'a str,
     /// The domain whose requests it sees. Typically left alone; at most 256 bytes, not empty.
     pub domain: &'a str,
-    /// Entries that a descriptor must have: (name, value), where `"*"` stands for any value. An empty
-    /// list applies to every descriptor of the domain; at most 16, each name once.
+    /// Entries that a descriptor must have: (name, value), where `"*"` stands for any value. An
+    /// empty list applies to every descriptor of the domain; at most 16, each name once.
     pub matches: &'a [(&'a str, &'a str)],
-    /// Entries whose values split the limit into separate keys. Typically `["tenant"]`; an empty list
-    /// is one key for all; at most 8, each name once.
+    /// Entries whose values split the limit into separate keys. Typically `["tenant"]`; an empty
+    /// list is one key for all; at most 8, each name once.
     pub key: &'a [&'a str],
     /// Units per period (see [`Rate::parse`]), or `unlimited`, or `zero`.
     pub rate: &'a str,
     /// Units that may pass at one instant after a rest. Defaults to the N of a rate `N/period`; at
     /// least 1 unless the rate is `zero`; excludes `burst_ratio`.
     pub burst: Option<u64>,
-    /// The burst as this many seconds of the rate, rounded down. Typically 2.0; finite, above 0, and
-    /// the product at least 1; excludes `burst`.
+    /// The burst as this many seconds of the rate, rounded down. Typically 2.0; finite, above 0,
+    /// and the product at least 1; excludes `burst`.
     pub burst_ratio: Option<f64>,
     /// The guarantee that the limit needs. Only `local` is built.
     pub guarantee: &'a str,
-    /// What becomes of a cost above the burst: `never` denies it for good, `pace` admits it when the
-    /// key has fully rested and lets the key pay it off.
+    /// What becomes of a cost above the burst: `never` denies it for good, `pace` admits it when
+    /// the key has fully rested and lets the key pay it off.
     pub oversize: &'a str,
     /// Evaluate and count, never deny.
     pub shadow: bool,
@@ -170,13 +170,12 @@ impl Limit {
                 let reason = "is given twice";
                 return Err(refuse("override.key", &show_key(written.key), &reason));
             }
-            let allowance =
-                Allowance::parse(written.rate, written.burst, written.burst_ratio)
-                    .map_err(|fault| {
-                        let field = fault.override_field();
-                        let value = format!("{} (key {})", fault.value, show_key(written.key));
-                        refuse(field, &value, &fault.reason)
-                    })?;
+            let allowance = Allowance::parse(written.rate, written.burst, written.burst_ratio)
+                .map_err(|fault| {
+                    let field = fault.override_field();
+                    let value = format!("{} (key {})", fault.value, show_key(written.key));
+                    refuse(field, &value, &fault.reason)
+                })?;
             overrides.push(Override { parts, allowance });
         }
         Ok(Self {
@@ -240,11 +239,7 @@ impl Limit {
 }
 
 impl Allowance {
-    fn parse(
-        rate: &str,
-        burst: Option<u64>,
-        ratio: Option<f64>,
-    ) -> Result<Self, Fault> {
+    fn parse(rate: &str, burst: Option<u64>, ratio: Option<f64>) -> Result<Self, Fault> {
         if rate == "unlimited" {
             return match (burst, ratio) {
                 (None, None) => Ok(Self::Unlimited),
@@ -296,7 +291,8 @@ impl LimitError {
         &self.limit
     }
 
-    /// The field that is wrong, as the policy file spells it; `override.` goes before an override's.
+    /// The field that is wrong, as the policy file spells it; `override.` goes before an
+    /// override's.
     #[must_use]
     pub fn field(&self) -> &'static str {
         self.field

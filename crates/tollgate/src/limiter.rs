@@ -1,7 +1,8 @@
-//! The type that users touch: finds the limits that apply, charges their keys, and tells the outcome.
+//! The type that users touch: finds the limits that apply, charges their keys, and tells the
+//! outcome.
 //!
-//! It owns the rule set, the table and the clock, and does no arithmetic. Charging a key that has a cell
-//! takes no lock and allocates nothing.
+//! It owns the rule set, the table and the clock, and does no arithmetic. Charging a key that has a
+//! cell takes no lock and allocates nothing.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -40,8 +41,8 @@ pub struct Limiter {
 /// What a limiter is made of, besides its limits.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Keys that have a cell at most. Typically 1,000,000, which takes 32 MB when all are in use; at
-    /// least 1. Limits and overrides come on top, up to an eighth of it and 64.
+    /// Keys that have a cell at most. Typically 1,000,000, which takes 32 MB when all are in use;
+    /// at least 1. Limits and overrides come on top, up to an eighth of it and 64.
     pub keys_max: u64,
     /// What becomes of a new key when that many are in use.
     pub table_full: TableFull,
@@ -63,7 +64,8 @@ impl Default for Options {
 }
 
 impl Limiter {
-    /// A limiter with these limits in force. Without limits it allows everything and reads no clock.
+    /// A limiter with these limits in force. Without limits it allows everything and reads no
+    /// clock.
     ///
     /// # Errors
     /// When limits contradict each other; see [`replace`](Self::replace).
@@ -94,16 +96,17 @@ impl Limiter {
         self.core.decide(request, true)
     }
 
-    /// What [`check`](Self::check) would decide now. Spends nothing, counts nothing, creates no key.
+    /// What [`check`](Self::check) would decide now. Spends nothing, counts nothing, creates no
+    /// key.
     pub fn peek(&self, request: &Request<'_>) -> Decision {
         self.core.decide(request, false)
     }
 
-    /// Gives back what the request cost, to each limit that applies: a short send, a job that did not
-    /// run.
+    /// Gives back what the request cost, to each limit that applies: a short send, a job that did
+    /// not run.
     ///
-    /// A key gets back at most what it still owes; a key without a cell of its own gets nothing. The
-    /// bound `burst + rate x t` then holds for what was spent net of refunds.
+    /// A key gets back at most what it still owes; a key without a cell of its own gets nothing.
+    /// The bound `burst + rate x t` then holds for what was spent net of refunds.
     pub fn refund(&self, request: &Request<'_>) {
         let core = &*self.core;
         let rules = core.rules.load();
@@ -114,13 +117,14 @@ impl Limiter {
     /// Puts other limits in force, all at once, and returns their revision.
     ///
     /// Limits of one domain and name are one limit: its keys keep what they used. A key whose limit
-    /// grows gets no second burst; one whose limit shrinks may have to wait longer. A limit that is gone
-    /// frees its keys. Requests that are being decided end under the limits that they began with.
+    /// grows gets no second burst; one whose limit shrinks may have to wait longer. A limit that is
+    /// gone frees its keys. Requests that are being decided end under the limits that they began
+    /// with.
     ///
     /// # Errors
     /// When two limits of a domain have one name, a domain matches by more than 16 combinations of
-    /// entries, or there are more limits and overrides than `keys_max` has room for. The limits that
-    /// were in force stay in force.
+    /// entries, or there are more limits and overrides than `keys_max` has room for. The limits
+    /// that were in force stay in force.
     pub fn replace(&self, limits: Vec<Limit>) -> Result<u64, LimitError> {
         let core = &*self.core;
         let _changing = core.changing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -303,8 +307,8 @@ impl Core {
         Ok(Decision { outcome, decided: Some(decided), shadow, now })
     }
 
-    /// Charges all or none. The inner result is the closest of the limits that were charged, or what
-    /// denied.
+    /// Charges all or none. The inner result is the closest of the limits that were charged, or
+    /// what denied.
     #[allow(clippy::type_complexity)] // Its one caller takes it apart at once.
     fn charge_all(
         &self,

@@ -1,7 +1,7 @@
 //! Which limits apply to a descriptor: every limit of the domain whose `match` holds.
 //!
-//! Compiled when limits load. Limits whose matches name the same entries share a **shape**, and a shape
-//! costs one look-up, however many limits it has. Keys and usage are not known here.
+//! Compiled when limits load. Limits whose matches name the same entries share a **shape**, and a
+//! shape costs one look-up, however many limits it has. Keys and usage are not known here.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -5,7 +5,7 @@ use std::fmt;
 /// Units per period: `5000/s`, `60/15min`, `1GiB/s`, or [`Rate::ZERO`].
 ///
 /// Rates run from 1 unit per 365 days to 10^12 units per second. Both numbers are kept, so that
-/// nothing is lost before [`gcra`](crate::guide#exactness) turns them into token time.
+/// nothing is lost before they become token time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     units: u64,
@@ -40,8 +40,8 @@ impl Rate {
     /// Reads `"<units>/<period>"`.
     ///
     /// Units are a whole number, with an optional byte suffix (`kB MB GB TB` are powers of 1000,
-    /// `KiB MiB GiB TiB` powers of 1024, `B` is 1). A period is `ns`, `us`, `ms`, `s`, `min`, `h` or
-    /// `d`, with an optional whole number before it. The word `zero` is [`Rate::ZERO`].
+    /// `KiB MiB GiB TiB` powers of 1024, `B` is 1). A period is `ns`, `us`, `ms`, `s`, `min`, `h`
+    /// or `d`, with an optional whole number before it. The word `zero` is [`Rate::ZERO`].
     ///
     /// ```
     /// use tollgate::Rate;
@@ -62,8 +62,7 @@ impl Rate {
         let units = number(count)?.checked_mul(unit_size(suffix)?).ok_or(RateError::TooFast)?;
         let (count, suffix) = split_number(period.trim());
         let count = if count.is_empty() { 1 } else { number(count)? };
-        let period_ns =
-            count.checked_mul(period_size(suffix)?).ok_or(RateError::PeriodTooLong)?;
+        let period_ns = count.checked_mul(period_size(suffix)?).ok_or(RateError::PeriodTooLong)?;
         Self::new(units, period_ns)
     }
 

@@ -47,8 +47,8 @@ impl<'a> Descriptor<'a> {
     /// An empty list is met by limits that match everything.
     ///
     /// # Errors
-    /// When there are more than 16 entries, a name is empty or given twice, or a value is longer than
-    /// 1 MiB. Nothing is spent.
+    /// When there are more than 16 entries, a name is empty or given twice, or a value is longer
+    /// than 1 MiB. Nothing is spent.
     #[inline]
     pub fn new(entries: &'a [Entry<'a>]) -> Result<Self, RequestError> {
         if entries.len() > ENTRIES_MAX {

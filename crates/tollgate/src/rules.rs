@@ -1,9 +1,9 @@
-//! The limits in force, compiled: which apply, how each key is metered, and what became of the limits
-//! before. Immutable; a change is a new set, and keys keep what they used.
+//! The limits in force, compiled: which apply, how each key is metered, and what became of the
+//! limits before. Immutable; a change is a new set, and keys keep what they used.
 //!
-//! A **tuning** is one way to read a key's state: a number, written beside the state, and a meter. A
-//! change that a meter can bend to keeps its tuning; one that it cannot gets the next number, and states
-//! under the old one are converted when they are met.
+//! A **tuning** is one way to read a key's state: a number, written beside the state, and a meter.
+//! A change that a meter can bend to keeps its tuning; one that it cannot gets the next number, and
+//! states under the old one are converted when they are met.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -83,12 +83,15 @@ impl RuleSet {
     /// The set that follows `before` with these limits.
     ///
     /// # Errors
-    /// When two limits have one name, a domain has more than 16 match shapes, or there are more limits
-    /// and overrides than the table can keep cells for. Nothing is changed.
+    /// When two limits have one name, a domain has more than 16 match shapes, or there are more
+    /// limits and overrides than the table can keep cells for. Nothing is changed.
     pub(crate) fn compile(limits: Vec<Limit>, with: &Compile<'_>) -> Result<Self, LimitError> {
         let before = with.before;
-        let known: HashMap<_, _> =
-            before.rules.iter().map(|rule| ((rule.limit.domain(), rule.limit.name()), rule)).collect();
+        let known: HashMap<_, _> = before
+            .rules
+            .iter()
+            .map(|rule| ((rule.limit.domain(), rule.limit.name()), rule))
+            .collect();
         let mut set = Self {
             revision: before.revision + 1,
             since: with.now,
@@ -164,14 +167,15 @@ impl RuleSet {
 
     /// What becomes of a key of the set before under this one.
     pub(crate) fn carry_over(&self, key: KeyId, meta: Meta, state: u64) -> Visit {
-        let (rule, meter) = match (self.tunings.get(&meta.tuning()), self.retired.get(&meta.tuning())) {
-            (Some(&(rule, tuning)), _) => {
-                let rule = &self.rules[rule as usize];
-                (rule, tuning.unwrap_or(rule.tuning).meter)
-            }
-            (None, Some(retired)) => (&self.rules[retired.rule as usize], retired.meter),
-            (None, None) => return Visit::Drop,
-        };
+        let (rule, meter) =
+            match (self.tunings.get(&meta.tuning()), self.retired.get(&meta.tuning())) {
+                (Some(&(rule, tuning)), _) => {
+                    let rule = &self.rules[rule as usize];
+                    (rule, tuning.unwrap_or(rule.tuning).meter)
+                }
+                (None, Some(retired)) => (&self.rules[retired.rule as usize], retired.meter),
+                (None, None) => return Visit::Drop,
+            };
         let (next_meta, next) = self.tuning_for(rule, key);
         if next_meta == meta {
             return Visit::Keep;
@@ -237,8 +241,11 @@ impl RuleSet {
         }
         let id = old.map_or_else(|| LimitId(post_increment(&mut self.next.limit)), |old| old.id);
         let unchanged = old.filter(|old| old.limit == limit);
-        let anchor =
-            if limit.key_names().is_empty() { salt.key(with.secret, []) } else { salt.overflow_key() };
+        let anchor = if limit.key_names().is_empty() {
+            salt.key(with.secret, [])
+        } else {
+            salt.overflow_key()
+        };
         self.rules.push(Rule {
             id,
             generation: unchanged.map_or(self.revision, |old| old.generation),
@@ -251,8 +258,8 @@ impl RuleSet {
         Ok(())
     }
 
-    /// The tuning for an allowance, given the one before it: the same or bent if that can be, else a new
-    /// one that retires it.
+    /// The tuning for an allowance, given the one before it: the same or bent if that can be, else
+    /// a new one that retires it.
     fn tune(
         &mut self,
         limit: &Limit,
@@ -268,8 +275,8 @@ impl RuleSet {
             }
             self.retired.insert(tuning.number, Retired { meter: tuning.meter, rule });
         }
-        // What is owed is carried over in granules rounded up; a nanosecond's rest covers the fraction
-        // that the old meter's token time drops.
+        // What is owed is carried over in granules rounded up; a nanosecond's rest covers the
+        // fraction that the old meter's token time drops.
         let start = if old.is_some() { now.saturating_add(NANOSECOND) } else { now };
         let meter = match allowance {
             Allowance::Unlimited => None,
@@ -310,10 +317,6 @@ impl Rule {
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.tuning.meter.is_none() && self.limit.overrides().is_empty()
-    }
-
-    pub(crate) fn is_keyed(&self) -> bool {
-        !self.limit.key_names().is_empty()
     }
 }
 

@@ -1,10 +1,13 @@
 //! The bounded table of cells: open addressing in one block of memory, searched without locks.
 //!
-//! It decides where a key lives and which key leaves; what a state means is told by the caller. Slots
-//! are probed in a line that stays inside a **segment**; adding, evicting and converting take the
-//! segment's lock, charging takes none. A cell that is as new is indistinguishable from no cell, so it
-//! is re-used first, on the way of a search or by a hand that moves on by a bounded step: there is no
-//! pause in which the whole table is swept. One table algorithm serves every shape of cell.
+//! It decides where a key lives and which key leaves; what a state means is told by the caller.
+//! Slots are probed in a line that stays inside a **segment**; adding, evicting and converting take
+//! the segment's lock, charging takes none. A cell that is as new is indistinguishable from no
+//! cell, so it is re-used first, on the way of a search or by a hand that moves on by a bounded
+//! step: there is no pause in which the whole table is swept. One table algorithm serves every
+//! shape of cell.
+
+use std::time::Duration;
 
 use crate::cell::{Counter, Meta, Mutex, MutexGuard, Read, Seen, Slot};
 use crate::key::KeyId;
@@ -17,16 +20,20 @@ pub(crate) struct Table {
     segment_slots: usize,
     keys_max: u64,
     used: Counter,
+    /// Which segment helps out next when one that is full has nothing to free.
+    next_other: Counter,
 }
 
 /// What a segment's lock guards, besides the right to change owners.
 #[derive(Debug, Default)]
 pub(crate) struct Segment {
-    /// The latest instant at which a key of the segment was found as new and evicted: a key that comes
-    /// back starts no earlier, whatever its caller's clock says.
+    /// The latest instant at which a key of the segment was found as new and evicted: a key that
+    /// comes back starts no earlier, whatever its caller's clock says.
     evicted_at: Instant,
     /// Where the next sweep step begins.
     hand: usize,
+    /// Until when a whole round is not worth trying again.
+    in_vain_until: Instant,
 }
 
 /// A key's slot, meaning and state at one moment.
@@ -58,8 +65,8 @@ pub(crate) struct Locked<'t> {
 }
 
 impl Table {
-    /// A table for at most `keys_max` keys besides the pinned ones; it takes 32 bytes of address space
-    /// a key, and memory only where keys come.
+    /// A table for at most `keys_max` keys besides the pinned ones; it takes 32 bytes of address
+    /// space a key, and memory only where keys come.
     pub(crate) fn new(keys_max: u64) -> Self {
         let wanted = (keys_max as usize).saturating_mul(4) / 3 + PINNED_SLOTS;
         let segment_slots = wanted.next_power_of_two().clamp(SEGMENT_SLOTS_MIN, SEGMENT_SLOTS_MAX);
@@ -70,11 +77,12 @@ impl Table {
             segment_slots,
             keys_max,
             used: Counter::default(),
+            next_other: Counter::default(),
         }
     }
 
-    /// Finds a key. Takes no lock; a key that is being changed counts as not found, so a miss is final
-    /// only under the [lock](Self::lock).
+    /// Finds a key. Takes no lock; a key that is being changed counts as not found, so a miss is
+    /// final only under the [lock](Self::lock).
     #[inline]
     pub(crate) fn find(&self, key: KeyId) -> Option<Found> {
         let home = self.home(key);
@@ -112,8 +120,8 @@ impl Table {
         self.lock_segment(self.home(key) / self.segment_slots)
     }
 
-    /// Shows every key to `visit`, one segment's lock at a time, and does what it says. What it says of a
-    /// state holds only for that state: it is asked again when a charge came between.
+    /// Shows every key to `visit`, one segment's lock at a time, and does what it says. What it
+    /// says of a state holds only for that state: it is asked again when a charge came between.
     pub(crate) fn sweep(&self, mut visit: impl FnMut(KeyId, Meta, u64) -> Visit) {
         for index in 0..self.segments.len() {
             let mut locked = self.lock_segment(index);
@@ -156,7 +164,8 @@ impl Locked<'_> {
 
     /// Adds a key that was not found. Pinned keys are not held to `keys_max`.
     ///
-    /// `is_as_new` says whether a state may be forgotten at `now`. Returns how many keys were evicted.
+    /// `is_as_new` says whether a state may be forgotten at `now`. Returns how many keys were
+    /// evicted.
     ///
     /// # Errors
     /// [`Full`], and nothing was added.
@@ -186,7 +195,7 @@ impl Locked<'_> {
             if evicted > 0 {
                 return Err(Full);
             }
-            evicted = self.sweep_step(now, &is_as_new);
+            evicted = self.make_room(now, &is_as_new);
             if evicted == 0 {
                 return Err(Full);
             }
@@ -207,12 +216,7 @@ impl Locked<'_> {
     }
 
     /// Walks the way on which `key` is searched, evicting the first key that is as new.
-    fn search(
-        &mut self,
-        key: KeyId,
-        now: Instant,
-        is_as_new: &impl Fn(Meta, u64) -> bool,
-    ) -> Way {
+    fn search(&mut self, key: KeyId, now: Instant, is_as_new: &impl Fn(Meta, u64) -> bool) -> Way {
         let mut free = None;
         let mut offset = self.table.home(key) - self.start;
         for _ in 0..self.table.segment_slots {
@@ -231,26 +235,67 @@ impl Locked<'_> {
         Way { evicted: None, free }
     }
 
-    /// Moves the hand on by a bounded step, freeing keys that are as new. Returns how many.
-    fn sweep_step(&mut self, now: Instant, is_as_new: &impl Fn(Meta, u64) -> bool) -> u64 {
-        let mut freed = 0;
-        let mask = self.table.segment_slots - 1;
-        for _ in 0..SWEEP_STEP.min(self.table.segment_slots) {
-            // Backwards, so that a freed slot finds out whether the next one is empty already.
-            self.segment.hand = self.segment.hand.wrapping_sub(1) & mask;
-            let place = self.start + self.segment.hand;
-            match self.table.slots[place].look() {
-                Seen::Empty => {}
-                Seen::Vacant => self.leave(place),
-                Seen::Key { meta, state, .. } => {
-                    if self.evict(place, meta, state, now, is_as_new) {
-                        self.vacate(place);
-                        freed += 1;
-                    }
+    /// Frees keys that are as new here, or else in another segment. Returns how many.
+    fn make_room(&mut self, now: Instant, is_as_new: &impl Fn(Meta, u64) -> bool) -> u64 {
+        let freed = self.sweep_step(now, is_as_new);
+        if freed > 0 {
+            return freed;
+        }
+        let table = self.table;
+        for _ in 0..OTHERS_TRIED {
+            let other = table.next_other.add_before(1) as usize % table.segments.len();
+            // Never waited for: two segments that waited for each other would wait for ever.
+            if let Ok(segment) = table.segments[other].try_lock() {
+                let start = other * table.segment_slots;
+                let freed = Locked { table, segment, start }.sweep_step(now, is_as_new);
+                if freed > 0 {
+                    return freed;
                 }
             }
         }
+        0
+    }
+
+    /// Moves the hand on until a step has freed keys that are as new, once round the segment at
+    /// most. Returns how many.
+    ///
+    /// After a round that freed nothing, only a step is tried for a while: a flood of new keys
+    /// finds the answer "full" at the price of a step.
+    fn sweep_step(&mut self, now: Instant, is_as_new: &impl Fn(Meta, u64) -> bool) -> u64 {
+        let slots = self.table.segment_slots;
+        let in_vain = self.segment.in_vain_until > now;
+        let mut freed = 0;
+        for swept in 1..=slots {
+            freed += u64::from(self.sweep_slot(now, is_as_new));
+            if swept % SWEEP_STEP == 0 && (freed > 0 || in_vain) {
+                return freed;
+            }
+        }
+        if freed == 0 {
+            self.segment.in_vain_until = now.saturating_add(SWEEP_PAUSE);
+        }
         freed
+    }
+
+    /// Frees the next slot if its key is as new.
+    fn sweep_slot(&mut self, now: Instant, is_as_new: &impl Fn(Meta, u64) -> bool) -> bool {
+        // Backwards, so that a freed slot finds out whether the next one is empty already.
+        self.segment.hand = self.segment.hand.wrapping_sub(1) & (self.table.segment_slots - 1);
+        let place = self.start + self.segment.hand;
+        match self.table.slots[place].look() {
+            Seen::Empty => false,
+            Seen::Vacant => {
+                self.leave(place);
+                false
+            }
+            Seen::Key { meta, state, .. } => {
+                let evicts = self.evict(place, meta, state, now, is_as_new);
+                if evicts {
+                    self.vacate(place);
+                }
+                evicts
+            }
+        }
     }
 
     /// Takes a slot's state away if its key is as new.
@@ -295,8 +340,8 @@ impl Locked<'_> {
                 }
                 Visit::Move(meta, next) => {
                     if slot.take(state) {
-                        // Never the same number under another meaning: a charge that still holds the old
-                        // state must fail.
+                        // Never the same number under another meaning: a charge that still holds
+                        // the old state must fail.
                         let next = if next == state { next + 1 } else { next };
                         return slot.settle(key, meta, next);
                     }
@@ -317,9 +362,10 @@ struct Way {
 #[cfg(not(loom))]
 fn empty_slots(count: usize) -> Box<[Slot]> {
     let slots = Box::<[Slot]>::new_zeroed_slice(count);
-    // SAFETY: a `Slot` is three `AtomicU64`, for which all-zero memory is a value (`Slot` and its fields
-    // have no niche and no invalid bits). Zeroed pages are given by the system when they are touched, so
-    // a table of a million keys starts at no memory instead of 32 MB (`bench/RESULTS.md`).
+    // SAFETY: a `Slot` is three `AtomicU64`, for which all-zero memory is a value (`Slot` and its
+    // fields have no niche and no invalid bits). Zeroed pages are given by the system when they are
+    // touched, so a table of a million keys starts at no memory instead of 32 MB
+    // (`bench/RESULTS.md`).
     unsafe { slots.assume_init() }
 }
 
@@ -342,5 +388,103 @@ const SEGMENT_SLOTS_MAX: usize = 1024;
 const SEGMENT_SLOTS_MIN: usize = 2;
 #[cfg(loom)]
 const SEGMENT_SLOTS_MAX: usize = 2;
-/// Slots that an addition looks at when the table is full: about half a microsecond.
+/// Slots that an addition looks at, at least, when the table is full: a fraction of a microsecond.
 const SWEEP_STEP: usize = 128;
+/// Other segments that an addition looks at when its own has nothing to free.
+const OTHERS_TRIED: usize = 4;
+/// How long a segment that is full of live keys answers so without a whole round.
+const SWEEP_PAUSE: Duration = Duration::from_millis(1);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn key(high: u64, low: u32) -> KeyId {
+        KeyId { high: high + 2, low }
+    }
+
+    const FREE: Meta = Meta::FREE;
+
+    #[test]
+    fn a_key_is_found_where_it_was_added_and_only_by_its_whole_identity() {
+        let table = Table::new(100);
+        let at = |n: u64| key(n << 40, n as u32);
+        for n in 0..100 {
+            let state = n * 10;
+            let added = table.lock(at(n)).add(at(n), FREE, state, Instant::ZERO, |_, _| false);
+            assert_eq!(added, Ok(0));
+        }
+        for n in 0..100 {
+            let found = table.find(at(n)).expect("added");
+            assert_eq!((found.meta, found.state), (FREE, n * 10));
+            assert_eq!(table.find(key(n << 40, n as u32 + 1)), None);
+        }
+        assert_eq!(table.used(), 100);
+    }
+
+    #[test]
+    fn a_full_table_takes_a_new_key_only_in_the_place_of_one_that_is_as_new() {
+        let table = Table::new(50);
+        let add = |n: u64, as_new: u64| {
+            let is_as_new = |_, state| state == as_new;
+            table.lock(key(n, 0)).add(key(n, 0), FREE, n, Instant::ZERO, is_as_new)
+        };
+        for n in 0..50 {
+            assert_eq!(add(n, u64::MAX), Ok(0));
+        }
+        assert_eq!(add(50, u64::MAX), Err(Full));
+        assert_eq!(add(51, 17), Ok(1));
+        assert_eq!(table.find(key(17, 0)), None);
+        assert_eq!(table.used(), 50);
+        assert!((0..50).filter(|n| *n != 17).all(|n| table.find(key(n, 0)).is_some()));
+    }
+
+    #[test]
+    fn a_pinned_key_comes_in_when_the_table_is_full_and_never_leaves() {
+        let table = Table::new(10);
+        for n in 0..10 {
+            let added = table.lock(key(n, 0)).add(key(n, 0), FREE, 0, Instant::ZERO, |_, _| false);
+            assert_eq!(added, Ok(0));
+        }
+        let pinned = Meta::new(1, true);
+        let mut locked = table.lock(key(99, 0));
+        assert_eq!(locked.add(key(99, 0), pinned, 7, Instant::ZERO, |_, _| false), Ok(0));
+        drop(locked);
+        for n in 100..200 {
+            let _ = table.lock(key(n, 0)).add(key(n, 0), FREE, 0, Instant::ZERO, |_, _| true);
+        }
+        assert_eq!(table.find(key(99, 0)).map(|found| found.state), Some(7));
+    }
+
+    #[test]
+    fn a_key_that_comes_back_starts_no_earlier_than_the_eviction() {
+        let table = Table::new(1);
+        let (late, early) = (Instant::from_nanos(100), Instant::from_nanos(50));
+        assert_eq!(table.lock(key(1, 0)).add(key(1, 0), FREE, 9, early, |_, _| true), Ok(0));
+        assert_eq!(table.lock(key(2, 0)).add(key(2, 0), FREE, 9, late, |_, _| true), Ok(1));
+        assert_eq!(table.lock(key(1, 0)).starts_at(early), late);
+    }
+
+    #[test]
+    fn a_sweep_moves_drops_and_keeps_what_it_is_told() {
+        let table = Table::new(3_000);
+        let spread = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 2;
+        let at = |n: u64| KeyId { high: spread(n), low: n as u32 };
+        for n in 0..3_000 {
+            let added = table.lock(at(n)).add(at(n), FREE, n, Instant::ZERO, |_, _| false);
+            assert_eq!(added, Ok(0));
+        }
+        let other = Meta::new(5, false);
+        table.sweep(|_, _, state| match state % 3 {
+            0 => Visit::Keep,
+            1 => Visit::Drop,
+            _ => Visit::Move(other, state + 1_000_000),
+        });
+        assert_eq!(table.used(), 2_000);
+        for n in 0..3_000 {
+            let seen = table.find(at(n)).map(|found| (found.meta, found.state));
+            let expected = [Some((FREE, n)), None, Some((other, n + 1_000_000))];
+            assert_eq!(seen, expected[n as usize % 3]);
+        }
+    }
+}

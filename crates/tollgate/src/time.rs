@@ -126,7 +126,8 @@ mod tests {
             std::hint::spin_loop();
         }
         let (least, end, most) = (after.elapsed(), clock.now(), before.elapsed());
-        // Ours was read between the two of theirs at both ends, however long the thread was kept out.
+        // Ours was read between the two of theirs at both ends, however long the thread was kept
+        // out.
         let ours = end.saturating_since(start);
         assert!(ours >= least.mul_f64(0.999), "{ours:?} in {least:?} to {most:?}");
         assert!(ours <= most.mul_f64(1.001), "{ours:?} in {least:?} to {most:?}");

@@ -1,0 +1,42 @@
+//! Compares tollgate with other rate limiters: the rows of `bench/bars`, and the children they
+//! start.
+//!
+//! Every subcommand prints one line a bar and ends with 1 when a bar is short. What is measured is
+//! written in `ns`, `memory` and `instructions`; how, in `measure`. Bars are ratios in one run on
+//! one machine, counts or sizes: an absolute time says more about the machine than about the code.
+
+mod bar;
+mod keys;
+mod measure;
+mod ours;
+mod peers;
+mod ns;
+mod memory;
+mod instructions;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let short = match words[..] {
+        ["ns"] => ns::run(""),
+        ["ns", filter] => ns::run(filter),
+        ["memory"] => memory::run(),
+        ["memory", case, keys] => return done(memory::fill(case, keys)),
+        ["instructions"] => instructions::run(),
+        ["hot", case] => return done(instructions::hot(case)),
+        _ => return done(None),
+    };
+    ExitCode::from(u8::from(short))
+}
+
+/// How a child ends: without a result, it was called with arguments that it does not know.
+fn done(result: Option<()>) -> ExitCode {
+    if result.is_some() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("usage: tollgate-bench ns [part of a row's name] | memory [<case> <keys>]");
+    eprintln!("       tollgate-bench instructions | hot <case>");
+    ExitCode::from(2)
+}

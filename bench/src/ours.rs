@@ -1,0 +1,144 @@
+//! Tollgate as a contender: each way to ask it, set up as its guide says, with every decision
+//! counted.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use tollgate::{
+    Clock, Descriptor, Entry, Handle, Keyed, Limit, LimitSpec, Limiter, Options, Part, Request,
+};
+
+use crate::keys::{CHUNK, Cursor, Key, key};
+use crate::measure::Worker;
+
+/// One key by handle; every worker has its own clone.
+pub fn handle(workers: usize) -> Vec<Worker> {
+    let handle = one_key("1/10s", BURST);
+    (0..workers).map(|_| handle_worker(handle.clone())).collect()
+}
+
+/// One key by handle that has nothing left.
+pub fn denied() -> Worker {
+    let mut handle = one_key("1/365d", 1);
+    assert!(handle.check(1).is_allowed());
+    handle_worker(handle)
+}
+
+fn handle_worker(mut handle: Handle) -> Worker {
+    Box::new(move || {
+        let mut allowed = 0;
+        for _ in 0..CHUNK {
+            allowed += u64::from(handle.check(1).is_allowed());
+        }
+        allowed
+    })
+}
+
+fn one_key(rate: &str, burst: u64) -> Handle {
+    let limiter = limiter(&[api(rate, burst)], 1_000_000);
+    let entries = [Entry::new("user", "user:00000000000")];
+    limiter.handle("default", &Descriptor::new(&entries).expect("one entry"))
+}
+
+/// Keys out of a stream; all of them are in the table before it is returned.
+pub fn keyed(keys: u64, stream: &Arc<[Key]>, workers: usize) -> Vec<Worker> {
+    let limiter = limiter(&[api("1/10s", BURST)], keys + SPARE);
+    let api = fill(&limiter, keys);
+    let worker = |index| -> Worker {
+        let (mut api, mut cursor) = (api.clone(), Cursor::new(stream, index, workers));
+        Box::new(move || {
+            let mut allowed = 0;
+            for key in cursor.chunk() {
+                let decision = api.check(&[Part::Text(key)], 1);
+                allowed += u64::from(decision.is_ok_and(|decision| decision.is_allowed()));
+            }
+            allowed
+        })
+    };
+    (0..workers).map(worker).collect()
+}
+
+/// A limiter whose `keys` keys have all been charged, and owe for months.
+pub fn filled(keys: u64) -> Limiter {
+    let limiter = limiter(&[api("1/30d", 1000)], keys + SPARE);
+    fill(&limiter, keys);
+    limiter
+}
+
+fn fill(limiter: &Limiter, keys: u64) -> Keyed {
+    let mut api = limiter.keyed("default", "api").expect("the limit is in force");
+    for number in 0..keys {
+        let decision = api.check(&[Part::Text(&key(number))], 1);
+        assert!(decision.is_ok_and(|decision| decision.is_allowed()));
+    }
+    assert_eq!(limiter.keys_used(), keys + 1, "every key has a cell, and the limit its own");
+    api
+}
+
+/// A request of two entries given as text, one of whose three limits applies.
+pub fn request(tenants: Arc<[String]>) -> Worker {
+    let metrics = ["read_iops", "write_iops", "throughput"];
+    let matches = metrics.map(|metric| [("metric", metric)]);
+    let limits: Vec<LimitSpec<'_>> = metrics
+        .iter()
+        .zip(&matches)
+        .map(|(name, matches)| LimitSpec { name, matches, key: &["tenant"], ..api("1/10s", BURST) })
+        .collect();
+    let limiter = limiter(&limits, 1_000_000);
+    let mut at = 0;
+    Box::new(move || {
+        let start = at;
+        at = (at + CHUNK) % tenants.len();
+        let mut allowed = 0;
+        for tenant in &tenants[start..start + CHUNK] {
+            let entries = [
+                Entry::new(black_box("metric"), black_box("read_iops")),
+                Entry::new(black_box("tenant"), tenant.as_str()),
+            ];
+            let descriptors = [Descriptor::new(&entries).expect("two entries")];
+            allowed += u64::from(limiter.check(&Request::new(&descriptors)).is_allowed());
+        }
+        allowed
+    })
+}
+
+/// A limiter without limits.
+pub fn disabled() -> Worker {
+    let limiter = limiter(&[], 1_000_000);
+    Box::new(move || {
+        let entries = [Entry::new("metric", "read_iops"), Entry::new("tenant", "acme")];
+        let descriptors = [Descriptor::new(&entries).expect("two entries")];
+        let request = Request::new(&descriptors);
+        let mut allowed = 0;
+        for _ in 0..CHUNK {
+            allowed += u64::from(limiter.check(black_box(&request)).is_allowed());
+        }
+        allowed
+    })
+}
+
+/// The time, and nothing else: what is left of a check is the limiter's.
+pub fn clock() -> Worker {
+    let clock = Clock::system();
+    Box::new(move || {
+        for _ in 0..CHUNK {
+            black_box(clock.now());
+        }
+        CHUNK as u64
+    })
+}
+
+fn limiter(limits: &[LimitSpec<'_>], keys_max: u64) -> Limiter {
+    let parse = |spec| Limit::parse(spec).expect("a sound limit");
+    let options = Options { keys_max, ..Options::default() };
+    Limiter::new(limits.iter().map(parse).collect(), options).expect("limits that agree")
+}
+
+fn api(rate: &str, burst: u64) -> LimitSpec<'_> {
+    LimitSpec { name: "api", key: &["user"], rate, burst: Some(burst), ..LimitSpec::DEFAULT }
+}
+
+/// More than any run checks one key, so that every check is allowed and no key ever rests.
+const BURST: u64 = 1_000_000_000;
+/// Room for the limit's own cell.
+const SPARE: u64 = 64;

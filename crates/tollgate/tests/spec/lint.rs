@@ -1,0 +1,138 @@
+//! A limit that makes no sense is refused when it is loaded, naming the field, the value and the
+//! reason, and what was in force stays in force.
+
+use tollgate::{Limit, LimitError, LimitSpec, OverrideSpec};
+
+use crate::support::{api, ask, limiter, limits};
+
+fn refused(spec: &LimitSpec<'_>) -> LimitError {
+    Limit::parse(spec).expect_err("refused")
+}
+
+const GOOD: LimitSpec<'static> = LimitSpec { name: "api", rate: "5/s", ..LimitSpec::DEFAULT };
+
+#[test]
+fn every_wrong_field_is_named_with_its_value() {
+    let long = "x".repeat(257);
+    let many: Vec<(&str, &str)> = vec![("a", "b"); 17];
+    let cases = [
+        (LimitSpec { name: "", ..GOOD }, "name", ""),
+        (LimitSpec { name: "Api", ..GOOD }, "name", "Api"),
+        (LimitSpec { name: &long, ..GOOD }, "name", &*long),
+        (LimitSpec { domain: "", ..GOOD }, "domain", ""),
+        (LimitSpec { matches: &[("", "x")], ..GOOD }, "match", ""),
+        (LimitSpec { matches: &[("a", "")], ..GOOD }, "match", "a = "),
+        (LimitSpec { matches: &[("a", "x"), ("a", "y")], ..GOOD }, "match", "a"),
+        (LimitSpec { matches: &many, ..GOOD }, "match", "17"),
+        (LimitSpec { key: &["a", "a"], ..GOOD }, "key", "a"),
+        (LimitSpec { key: &[""], ..GOOD }, "key", ""),
+        (LimitSpec { key: &["a", "b", "c", "d", "e", "f", "g", "h", "i"], ..GOOD }, "key", "9"),
+        (LimitSpec { rate: "", ..GOOD }, "rate", ""),
+        (LimitSpec { rate: "many/s", ..GOOD }, "rate", "many/s"),
+        (LimitSpec { rate: "0/s", ..GOOD }, "rate", "0/s"),
+        (LimitSpec { rate: "5/0s", ..GOOD }, "rate", "5/0s"),
+        (LimitSpec { burst: Some(0), ..GOOD }, "burst", "0"),
+        (LimitSpec { burst: Some((1 << 62) + 1), ..GOOD }, "burst", "4611686018427387905"),
+        (LimitSpec { burst: Some(1), burst_ratio: Some(1.0), ..GOOD }, "burst", "1"),
+        (LimitSpec { burst_ratio: Some(f64::NAN), ..GOOD }, "burst_ratio", "NaN"),
+        (LimitSpec { burst_ratio: Some(-1.0), ..GOOD }, "burst_ratio", "-1"),
+        (LimitSpec { burst_ratio: Some(0.0), ..GOOD }, "burst_ratio", "0"),
+        (LimitSpec { burst_ratio: Some(f64::INFINITY), ..GOOD }, "burst_ratio", "inf"),
+        (LimitSpec { burst_ratio: Some(0.1), ..GOOD }, "burst_ratio", "0.1"),
+        (LimitSpec { burst_ratio: Some(1e300), ..GOOD }, "burst_ratio", &1e300.to_string()),
+        (LimitSpec { rate: "zero", burst_ratio: Some(1.0), ..GOOD }, "burst_ratio", "1"),
+        (LimitSpec { rate: "unlimited", burst: Some(5), ..GOOD }, "burst", "5"),
+        (LimitSpec { rate: "1000000000000/s", burst: Some(65), ..GOOD }, "burst", "65"),
+        (LimitSpec { oversize: "always", ..GOOD }, "oversize", "always"),
+        (LimitSpec { guarantee: "eventual", ..GOOD }, "guarantee", "eventual"),
+        (LimitSpec { guarantee: "strictest", ..GOOD }, "guarantee", "strictest"),
+    ];
+    for (spec, field, value) in cases {
+        let error = refused(&spec);
+        assert_eq!((error.field(), error.value()), (field, value), "{error}");
+        assert_eq!(error.limit(), spec.name);
+        assert!(!error.reason().is_empty());
+    }
+}
+
+#[test]
+fn an_error_reads_as_a_sentence() {
+    let error = refused(&LimitSpec { burst: Some(0), ..GOOD });
+    let expected = "limit \"api\": burst = \"0\": must be at least 1; \
+                    write rate = \"zero\" to admit nothing";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn an_override_names_every_part_of_the_key_once() {
+    let wrong: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("tenant", "a")],
+        &[("tenant", "a"), ("user", "b"), ("x", "c")],
+        &[("user", "b"), ("x", "c")],
+    ];
+    for key in wrong {
+        let one = [OverrideSpec { key, rate: "1/s", burst: None, burst_ratio: None }];
+        let spec = LimitSpec { key: &["tenant", "user"], overrides: &one, ..GOOD };
+        assert_eq!(refused(&spec).field(), "override.key");
+    }
+    let one = [OverrideSpec {
+        key: &[("user", "b"), ("tenant", "a")],
+        rate: "0/s",
+        burst: None,
+        burst_ratio: None,
+    }];
+    let spec = LimitSpec { key: &["tenant", "user"], overrides: &one, ..GOOD };
+    assert_eq!(refused(&spec).field(), "override.rate");
+    let good = OverrideSpec { rate: "1/s", ..one[0] };
+    let twice = [good, good];
+    assert_eq!(refused(&LimitSpec { overrides: &twice, ..spec }).field(), "override.key");
+    assert_eq!(refused(&LimitSpec { key: &[], overrides: &twice, ..spec }).field(), "override.key");
+    assert!(Limit::parse(&LimitSpec { overrides: &twice[..1], ..spec }).is_ok());
+}
+
+#[test]
+fn defaults_of_the_burst_are_the_documented_ones() {
+    let burst = |spec: &LimitSpec<'_>| match Limit::parse(spec).expect("sound").allowance() {
+        tollgate::Allowance::Metered { burst, .. } => burst,
+        tollgate::Allowance::Unlimited => u64::MAX,
+    };
+    assert_eq!(burst(&GOOD), 5);
+    assert_eq!(burst(&LimitSpec { burst_ratio: Some(2.5), ..GOOD }), 12);
+    assert_eq!(burst(&LimitSpec { rate: "100/s", burst_ratio: Some(0.29), ..GOOD }), 29);
+    assert_eq!(burst(&LimitSpec { rate: "120/min", burst_ratio: Some(1.5), ..GOOD }), 3);
+    assert_eq!(burst(&LimitSpec { rate: "1073741824/s", burst_ratio: Some(1.0), ..GOOD }), 1 << 30);
+    // At this rate a granule is 64 units, and the default is rounded down to whole ones.
+    assert_eq!(burst(&LimitSpec { rate: "999999999999/s", ..GOOD }), 999_999_999_999 / 64 * 64);
+}
+
+#[test]
+fn a_set_that_contradicts_itself_leaves_the_old_one_in_force() {
+    let (limiter, _) = limiter(&[api("10/h", 10)]);
+    assert!(ask(&limiter, "a", 4).is_allowed());
+    let revision = limiter.revision();
+    let twice = limiter.replace(limits(&[api("1/h", 1), api("2/h", 2)])).expect_err("one name");
+    assert_eq!((twice.field(), twice.value()), ("name", "api"));
+
+    let names: Vec<String> = (0..17).map(|n| format!("n{n}")).collect();
+    let entries: Vec<[(&str, &str); 1]> = names.iter().map(|name| [(name.as_str(), "x")]).collect();
+    let specs: Vec<LimitSpec<'_>> = names
+        .iter()
+        .zip(&entries)
+        .map(|(name, matches)| LimitSpec { name, matches, rate: "1/s", ..LimitSpec::DEFAULT })
+        .collect();
+    assert_eq!(limiter.replace(limits(&specs)).expect_err("shapes").field(), "match");
+    assert!(limiter.replace(limits(&specs[..16])).is_ok());
+    limiter.replace(limits(&[api("10/h", 10)])).expect("sound");
+
+    let values: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+    let keys: Vec<[(&str, &str); 1]> =
+        values.iter().map(|value| [("tenant", value.as_str())]).collect();
+    let overrides: Vec<OverrideSpec<'_>> = keys
+        .iter()
+        .map(|key| OverrideSpec { key, rate: "1/s", burst: None, burst_ratio: None })
+        .collect();
+    let crowded = LimitSpec { overrides: &overrides, ..api("10/h", 10) };
+    assert_eq!(limiter.replace(limits(&[crowded])).expect_err("too many").field(), "override");
+    assert_eq!(limiter.revision(), revision + 2);
+}

@@ -1,0 +1,120 @@
+//! What the style guide can have a machine look at, and the invariants that are visible in the
+//! text.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn files(folder: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut found = Vec::new();
+    let mut folders = vec![root];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of the crate") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                let text = fs::read_to_string(&path).expect("a text file");
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty());
+    found
+}
+
+fn all() -> Vec<(PathBuf, String)> {
+    ["src", "tests", "examples"].into_iter().flat_map(files).collect()
+}
+
+fn name(path: &Path) -> String {
+    path.file_stem().expect("a file").to_string_lossy().into_owned()
+}
+
+/// The text before the file's unit tests.
+fn product(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or(text)
+}
+
+#[test]
+fn every_file_opens_with_what_it_is_for() {
+    for (path, text) in all() {
+        assert!(text.starts_with("//! "), "{} has no //! header", path.display());
+    }
+}
+
+#[test]
+fn files_functions_and_lines_are_short() {
+    for (path, text) in all() {
+        let shown = path.display();
+        assert!(text.lines().count() <= 800, "{shown} is longer than 800 lines");
+        assert!(product(&text).lines().count() <= 560, "{shown} has too much in it");
+        for (index, line) in text.lines().enumerate() {
+            assert!(line.chars().count() <= 100, "{shown}:{} is too wide", index + 1);
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (start, line) in lines.iter().enumerate() {
+            let body = line.trim_start();
+            let indent = line.len() - body.len();
+            let is_function =
+                ["fn ", "pub fn ", "pub(crate) fn "].iter().any(|f| body.starts_with(f));
+            if !is_function || line.trim_end().ends_with(['}', ';']) {
+                continue;
+            }
+            let close = format!("{}}}", " ".repeat(indent));
+            let length = lines[start..].iter().position(|line| *line == close).unwrap_or(0);
+            assert!(length <= 70, "{shown}:{} is a function of {length} lines", start + 1);
+        }
+    }
+}
+
+#[test]
+fn atomics_are_in_one_file_and_the_clock_in_another() {
+    for (path, text) in files("src") {
+        let only = |what: &str, place: &str| {
+            let here = product(&text).contains(what);
+            assert!(!here || name(&path) == place, "{what} in {}", path.display());
+        };
+        only("sync::atomic", "cell");
+        only("quanta::", "time");
+        only("std::time::Instant", "time");
+        only("SystemTime", "time");
+        only("RandomState", "key");
+        only("unsafe ", "table");
+        only("std::net", "nowhere");
+        only("std::fs", "nowhere");
+        only("thread::spawn", "nowhere");
+        only("sleep(", "nowhere");
+    }
+}
+
+#[test]
+fn a_file_uses_only_files_above_it() {
+    let sources = files("src");
+    let root = sources.iter().find(|(path, _)| name(path) == "lib").expect("lib.rs");
+    let order: Vec<&str> = root
+        .1
+        .lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'))
+        .collect();
+    let place = |name: &str| order.iter().position(|module| *module == name);
+    for (path, text) in &sources {
+        let Some(own) = place(&name(path)) else { continue };
+        for used in product(text).split("crate::").skip(1) {
+            let module =
+                used.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap_or("");
+            if let Some(place) = place(module) {
+                assert!(place < own, "{} uses {module}, which is below it", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_dependency_list_fits_on_three_lines() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let text = fs::read_to_string(manifest).expect("the manifest");
+    let list = text.split("[dependencies]\n").nth(1).expect("a dependency list");
+    let count = list.lines().take_while(|line| !line.is_empty()).count();
+    assert!(count <= 3, "{count} dependencies");
+}
