@@ -106,7 +106,8 @@ impl Limiter {
     /// not run.
     ///
     /// A key gets back at most what it still owes; a key without a cell of its own gets nothing.
-    /// The bound `burst + rate x t` then holds for what was spent net of refunds.
+    /// The bound `burst + rate x t` then holds for what was spent net of refunds. A debt of more
+    /// than about 20 years, which only `pace` makes, is kept whole.
     pub fn refund(&self, request: &Request<'_>) {
         let core = &*self.core;
         let rules = core.rules.load();
