@@ -14,8 +14,11 @@ use crate::{ours, peers};
 pub fn run(filter: &str) -> bool {
     let wanted = |name: &str| name.contains(filter);
     let mut short = false;
-    let mut clock = Contender::new("the clock alone", vec![ours::clock()]);
-    print_times("clock", clock.name(), &clock.alone(SAMPLES_ALONE));
+    if wanted("floor") {
+        print_alone("floor", "the clock alone", vec![ours::clock()]);
+        print_alone("floor", "the clock and one exchange", ours::floor(1));
+        print_alone("floor", "the same, 2 threads on one word", ours::floor(2));
+    }
     if wanted("handle") {
         short |= compare("handle", ours::handle(1), "governor", peers::governor_direct(1));
     }
@@ -45,8 +48,8 @@ pub fn run(filter: &str) -> bool {
         short |= compare("request", vec![ours], "limitador", vec![theirs]);
     }
     if wanted("disabled-ns") {
-        let times = Contender::new("tollgate", vec![ours::disabled()]).alone(SAMPLES_ALONE);
-        short |= judge("disabled-ns", &times);
+        short |=
+            judge("disabled-ns", &print_alone("disabled-ns", "tollgate", vec![ours::disabled()]));
     }
     short
 }
@@ -72,6 +75,12 @@ fn compare_contenders(name: &str, mut ours: Contender, mut theirs: Contender) ->
     let Quartiles { lower, upper, .. } = pairs.ratio;
     println!("# {name}: half of the ratios are between {lower:.4} and {upper:.4}");
     judge(name, &pairs.ratio)
+}
+
+fn print_alone(name: &str, who: &'static str, workers: Vec<Worker>) -> Quartiles {
+    let times = Contender::new(who, workers).alone(SAMPLES_ALONE);
+    print_times(name, who, &times);
+    times
 }
 
 fn print_times(name: &str, who: &str, times: &Quartiles) {

@@ -3,6 +3,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::{
     Clock, Descriptor, Entry, Handle, Keyed, Limit, LimitSpec, Limiter, Options, Part, Request,
@@ -117,7 +118,7 @@ pub fn disabled() -> Worker {
     })
 }
 
-/// The time, and nothing else: what is left of a check is the limiter's.
+/// The time, and nothing else.
 pub fn clock() -> Worker {
     let clock = Clock::system();
     Box::new(move || {
@@ -127,6 +128,27 @@ pub fn clock() -> Worker {
         CHUNK as u64
     })
 }
+
+/// The time and one exchange of a word that all workers share: about what any exact limiter takes.
+pub fn floor(workers: usize) -> Vec<Worker> {
+    let word = Arc::new(Aligned(AtomicU64::new(0)));
+    let worker = |_| -> Worker {
+        let (clock, word) = (Clock::system(), word.clone());
+        Box::new(move || {
+            for _ in 0..CHUNK {
+                let now = clock.now().as_nanos();
+                let later = |seen: u64| Some(seen.max(now) + 1);
+                let _ = word.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
+            }
+            CHUNK as u64
+        })
+    };
+    (0..workers).map(worker).collect()
+}
+
+/// Two cache lines, since they are fetched in pairs.
+#[repr(align(128))]
+struct Aligned(AtomicU64);
 
 fn limiter(limits: &[LimitSpec<'_>], keys_max: u64) -> Limiter {
     let parse = |spec| Limit::parse(spec).expect("a sound limit");

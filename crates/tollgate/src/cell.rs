@@ -118,6 +118,9 @@ impl Slot {
 
     /// Takes the state away if it still is `seen`. The caller holds the segment's lock.
     pub(crate) fn take(&self, seen: u64) -> bool {
+        if cfg!(tollgate_mutant = "taken_by_looking") {
+            return self.state.load(Ordering::Acquire) == seen;
+        }
         self.state.compare_exchange(seen, HELD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

@@ -129,6 +129,9 @@ impl Meter {
             let Self { origin, base, .. } = *self;
             return Some(Self { origin, base, ..next });
         }
+        if cfg!(tollgate_mutant = "change_starts_anew") {
+            return Some(next);
+        }
         let base = self.floor(now);
         // A nanosecond's rest covers the fraction of a granule that `floor` drops.
         let origin = now.as_nanos().saturating_add(1);
@@ -147,6 +150,9 @@ impl Meter {
             Some((owed + ((1 << down) - 1)) >> down)
         };
         let owed = owed.and_then(|owed| u64::try_from(owed).ok()).unwrap_or(TAT_MAX);
+        if cfg!(tollgate_mutant = "conversion_forgives") {
+            return next.floor(now);
+        }
         next.floor(now).saturating_add(owed).min(TAT_MAX)
     }
 
@@ -164,6 +170,9 @@ impl Meter {
         if tat <= floor {
             if cost == 0 {
                 return Verdict::Conforms { next: tat };
+            }
+            if cfg!(tollgate_mutant = "restart_from_the_past") {
+                return Verdict::Conforms { next: tat + granules };
             }
             return Verdict::Conforms { next: self.restart(floor, now) + granules };
         }
@@ -226,7 +235,8 @@ impl Meter {
         } else {
             u128::from(cost >> -self.shift) // Rounded down: a refund never adds tokens.
         };
-        tat.saturating_sub(u64::try_from(granules).unwrap_or(u64::MAX)).max(floor)
+        let next = tat.saturating_sub(u64::try_from(granules).unwrap_or(u64::MAX));
+        if cfg!(tollgate_mutant = "refund_overfills") { next } else { next.max(floor) }
     }
 
     /// The TAT after a charge of `cost` that led to `charged` at `then` is undone at `now`, others
@@ -239,7 +249,11 @@ impl Meter {
         } else {
             charge.tat.saturating_sub(start)
         };
-        let leaked = self.floor(now).saturating_sub(start);
+        let leaked = if cfg!(tollgate_mutant = "undo_of_what_leaked") {
+            0
+        } else {
+            self.floor(now).saturating_sub(start)
+        };
         tat.saturating_sub(moved.saturating_sub(leaked))
     }
 
@@ -270,7 +284,9 @@ impl Meter {
             cost << self.shift
         } else {
             let down = -self.shift;
-            (cost + ((1 << down) - 1)) >> down // Rounded up: rounding never admits extra.
+            let round =
+                if cfg!(tollgate_mutant = "cost_rounded_down") { 0 } else { (1 << down) - 1 };
+            (cost + round) >> down // Rounded up: rounding never admits extra.
         }
     }
 
@@ -293,6 +309,7 @@ impl Meter {
     fn restart(&self, floor: u64, now: Instant) -> u64 {
         match self.rounding {
             Rounding::Grid => floor,
+            Rounding::Late if cfg!(tollgate_mutant = "restart_early") => floor,
             Rounding::Late => {
                 let elapsed = now.as_nanos().saturating_sub(self.origin);
                 let product = u128::from(elapsed) * u128::from(self.slope);
@@ -318,11 +335,14 @@ impl Meter {
 
     #[cold]
     fn judge_oversize(&self, tat: u64, cost: u64, now: Instant) -> Verdict {
+        if cfg!(tollgate_mutant = "oversize_waits") {
+            return Verdict::Wait;
+        }
         if self.oversize == Oversize::Never || self.numerator == 0 {
             return Verdict::Never;
         }
         let floor = self.floor(now);
-        if tat > floor {
+        if tat > floor && !cfg!(tollgate_mutant = "pace_without_rest") {
             return Verdict::Wait;
         }
         let start = u128::from(self.restart(floor, now));
@@ -342,7 +362,12 @@ impl Meter {
             return None;
         }
         let product = u128::from(granules) * u128::from(self.denominator);
-        let nanos = product.div_ceil(u128::from(self.numerator));
+        let numerator = u128::from(self.numerator);
+        let nanos = if cfg!(tollgate_mutant = "retry_rounded_down") {
+            product / numerator
+        } else {
+            product.div_ceil(numerator)
+        };
         Some(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
@@ -409,3 +434,101 @@ pub(crate) const TAT_MAX: u64 = u64::MAX - 1;
 
 const _: () = assert!(BASE_MAX + (1 << 63) <= TOKEN_TIME_MAX, "ten years fit");
 const _: () = assert!(TOKEN_TIME_MAX < TAT_MAX - BURST_MAX, "no sum of them wraps");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    fn meter(rate: &str, burst: u64) -> Meter {
+        Meter::new(Rate::parse(rate).expect("sound"), burst, Oversize::Never, Instant::ZERO)
+    }
+
+    fn charge(meter: &Meter, tat: u64, cost: u64, now: Instant) -> Charge {
+        match meter.judge(tat, cost, now) {
+            Verdict::Conforms { next } => Charge { cost, tat: next, at: now },
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+
+    #[test]
+    fn an_undo_gives_back_all_of_a_charge_that_has_not_leaked_and_no_more() {
+        let meter = meter("1/s", 10);
+        let first = charge(&meter, 0, 10, at(0));
+        assert_eq!(meter.undo(first.tat, &first, at(0)), 0);
+        // Four seconds later another spent 4: of the first 10, 4 have leaked into those.
+        let second = charge(&meter, first.tat, 4, at(4_000_000_000));
+        let undone = meter.undo(second.tat, &first, at(4_000_000_000));
+        assert_eq!(meter.remaining(undone, at(4_000_000_000)), 6);
+        // The whole charge has leaked, and the other's is not touched.
+        let later = charge(&meter, first.tat, 10, at(20_000_000_000));
+        assert_eq!(meter.undo(later.tat, &first, at(20_000_000_000)), later.tat);
+    }
+
+    #[test]
+    fn granules_are_as_fine_as_ten_years_allow_and_never_above_64_units() {
+        for (rate, shift) in [("1/365d", 59), ("1/s", 34), ("1000/s", 24), ("1GiB/s", 4)] {
+            assert_eq!(meter(rate, 1).shift, shift, "{rate}");
+        }
+        assert_eq!(Meter::granule(Rate::parse("29000000000/s").expect("sound")), 1);
+        assert_eq!(Meter::granule(Rate::parse("1000000000000/s").expect("sound")), 64);
+    }
+
+    #[test]
+    fn a_tenfold_rate_cannot_keep_its_granules_for_another_ten_years() {
+        // Why a change that needs other granules converts states instead of bending the map: with
+        // the old granules, ten years at the new rate would end beyond the range of a TAT.
+        let slow = meter("2000/s", 10);
+        let rate = Rate::parse("20000/s").expect("sound");
+        assert_eq!(slow.bend(rate, 10, Oversize::Never, at(1)), None);
+        let ten_years = 20_000 * u128::from(UPTIME_NS_MAX / 1_000_000_000);
+        assert!(ten_years << slow.shift > u128::from(TAT_MAX));
+        // Up to twice the rate, or down to an eighth of it, the map bends.
+        for rate in ["2100/s", "250/s"] {
+            let rate = Rate::parse(rate).expect("sound");
+            assert!(slow.bend(rate, 10, Oversize::Never, at(1)).is_some());
+        }
+    }
+
+    #[test]
+    fn judging_at_the_floor_with_bases_rounded_up_would_lose_the_last_unit_of_a_burst() {
+        // Why rates on the grid start from the floor: 12.4 s at 5/min is no whole number of
+        // granules.
+        let grid = meter("5/min", 5);
+        let late = Meter { rounding: Rounding::Late, ..grid };
+        let passed = |meter: &Meter| {
+            let mut tat = 0;
+            let now = at(12_400_000_000);
+            (0..5)
+                .filter(|_| match meter.judge(tat, 1, now) {
+                    Verdict::Conforms { next } => {
+                        tat = next;
+                        true
+                    }
+                    _ => false,
+                })
+                .count()
+        };
+        assert_eq!((passed(&grid), passed(&late)), (5, 4));
+    }
+
+    #[test]
+    fn token_time_is_the_same_with_and_without_a_division() {
+        for rate in ["1/365d", "7/11s", "1GiB/s", "999999937/s", "1000000000000/s"] {
+            let meter = meter(rate, 64);
+            for bits in 0..58 {
+                for near in 0..3_u64 {
+                    let elapsed = (1_u64 << bits) * 3 / 2 + near;
+                    assert_eq!(
+                        meter.floor(at(elapsed)),
+                        meter.exact(elapsed).0,
+                        "{rate} {elapsed}"
+                    );
+                }
+            }
+        }
+    }
+}

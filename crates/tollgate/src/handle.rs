@@ -18,6 +18,8 @@ use crate::rules::RuleSet;
 use crate::time::Instant;
 
 type Rules = Cache<Arc<ArcSwap<RuleSet>>, Arc<RuleSet>>;
+/// A descriptor's entry that outlives the descriptor.
+type OwnedEntry = (Box<str>, Box<[u8]>);
 
 /// One descriptor's limits and keys, looked up once: for a connection, a worker, a tenant's
 /// session.
@@ -26,7 +28,8 @@ type Rules = Cache<Arc<ArcSwap<RuleSet>>, Arc<RuleSet>>;
 /// use tollgate::{Descriptor, Entry, Limit, LimitSpec, Limiter, Options};
 /// let limit = LimitSpec { name: "api", key: &["tenant"], rate: "10/s", ..LimitSpec::DEFAULT };
 /// let limiter = Limiter::new(vec![Limit::parse(&limit)?], Options::default())?;
-/// let mut acme = limiter.handle("default", &Descriptor::new(&[Entry::new("tenant", "acme")])?);
+/// let entries = [Entry::new("tenant", "acme")];
+/// let mut acme = limiter.handle("default", &Descriptor::new(&entries)?);
 /// assert!(acme.check(10).is_allowed());
 /// assert!(!acme.check(10).is_allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -39,7 +42,7 @@ pub struct Handle {
     wants: Charges<Want>,
     domain: Box<str>,
     /// The descriptor, to be looked up again when the limits change.
-    entries: Box<[(Box<str>, Box<[u8]>)]>,
+    entries: Box<[OwnedEntry]>,
 }
 
 impl Handle {
@@ -184,7 +187,7 @@ fn look_up(
     limiter: &Limiter,
     rules: &RuleSet,
     domain: &str,
-    entries: &[(Box<str>, Box<[u8]>)],
+    entries: &[OwnedEntry],
 ) -> Charges<Want> {
     let entries: Vec<Entry<'_>> =
         entries.iter().map(|(name, value)| Entry::new(name, value)).collect();

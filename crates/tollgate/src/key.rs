@@ -54,7 +54,8 @@ impl Secret {
             start = fold(start, self.digest(part.as_bytes()));
         }
         // Neither value is the digest of a text, short of a 128-bit coincidence.
-        Salt { start, undeclared: !empty, overflow: empty.rotate_left(64) ^ 1 }
+        let undeclared = if cfg!(tollgate_mutant = "undeclared_is_text") { empty } else { !empty };
+        Salt { start, undeclared, overflow: empty.rotate_left(64) ^ 1 }
     }
 }
 
@@ -99,6 +100,11 @@ impl Salt {
         parts: impl IntoIterator<Item = Part<'a>>,
     ) -> KeyId {
         let mut state = self.start;
+        if cfg!(tollgate_mutant = "parts_joined") {
+            let text = |part| if let Part::Text(bytes) = part { bytes } else { b"" };
+            let joined: Vec<u8> = parts.into_iter().flat_map(text).copied().collect();
+            return KeyId::from_digest(fold(state, secret.digest(&joined)));
+        }
         for part in parts {
             let digest = match part {
                 Part::Text(bytes) => secret.digest(bytes),

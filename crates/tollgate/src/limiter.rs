@@ -351,7 +351,9 @@ impl Core {
 
     fn undo_all(&self, rules: &RuleSet, wants: &[Want], made: &[Option<Passed>]) {
         for (want, passed) in wants.iter().zip(made).rev() {
-            if let Some(passed) = passed {
+            if let Some(passed) = passed
+                && !cfg!(tollgate_mutant = "denial_spends")
+            {
                 self.undo(rules, want, passed);
             }
         }
@@ -409,7 +411,9 @@ impl Core {
 pub(crate) fn conclude(rule: &Rule, want: &Want, step: &Step, now: Instant) -> Decision {
     let (outcome, shadow, event) = match step.outcome {
         Outcome::Allowed => (Outcome::Allowed, None, Event::Allowed),
-        Outcome::Denied(_) if rule.limit.is_shadow() => {
+        Outcome::Denied(_)
+            if rule.limit.is_shadow() && !cfg!(tollgate_mutant = "shadow_denies") =>
+        {
             (Outcome::Allowed, Some(rule.id), Event::ShadowDenied)
         }
         Outcome::Denied(reason) => (step.outcome, None, Event::Denied(reason)),
@@ -439,6 +443,7 @@ fn longer(
         denial.retry_at().unwrap_or(Retry::Never)
     };
     match known {
+        Some(known) if cfg!(tollgate_mutant = "first_denial_stands") => Some(known),
         Some((known_reason, known)) if retry(known_reason, known) >= retry(reason, decided) => {
             Some((known_reason, known))
         }
@@ -450,6 +455,7 @@ fn longer(
 fn closer(known: Option<Decided>, decided: Option<Decided>, now: Instant) -> Option<Decided> {
     let remaining = |decided: &Decided| decided.meter.remaining(decided.tat, now);
     match (known, decided) {
+        (Some(a), _) if cfg!(tollgate_mutant = "first_limit_speaks") => Some(a),
         (Some(a), Some(b)) if remaining(&b) < remaining(&a) => Some(b),
         (Some(a), _) => Some(a),
         (None, b) => b,

@@ -147,8 +147,10 @@ impl RuleSet {
     /// How the state of a key that is not in the table starts, and what is written beside it.
     pub(crate) fn tuning_for(&self, rule: &Rule, key: KeyId) -> (Meta, Tuning) {
         match self.overrides.get(&key) {
-            Some(&tuning) => (Meta::new(tuning.number, true), tuning),
-            None => (Meta::new(rule.tuning.number, key == rule.anchor), rule.tuning),
+            Some(&tuning) if !cfg!(tollgate_mutant = "overrides_ignored") => {
+                (Meta::new(tuning.number, true), tuning)
+            }
+            _ => (Meta::new(rule.tuning.number, key == rule.anchor), rule.tuning),
         }
     }
 
@@ -194,6 +196,9 @@ impl RuleSet {
     pub(crate) fn changes_keys_of(&self, before: &Self) -> bool {
         let gone = |number: &u32| !self.tunings.contains_key(number);
         let known = |key: &KeyId| before.overrides.contains_key(key);
+        if cfg!(tollgate_mutant = "keys_not_visited") {
+            return false;
+        }
         before.tunings.keys().any(gone) || !self.overrides.keys().all(known)
     }
 
@@ -303,8 +308,8 @@ impl Rule {
     /// The key of a descriptor under this limit.
     #[inline]
     pub(crate) fn key_of(&self, secret: &Secret, descriptor: &Descriptor<'_>) -> KeyId {
-        let part = |name: &Box<str>| descriptor.value(name).map_or(Part::Undeclared, Part::Text);
-        self.salt.key(secret, self.limit.key_names().iter().map(part))
+        let part = |name| descriptor.value(name).map_or(Part::Undeclared, Part::Text);
+        self.salt.key(secret, self.limit.key().map(part))
     }
 
     /// The key with these parts.

@@ -159,6 +159,9 @@ impl Locked<'_> {
 
     /// The instant from which a key that is added now counts: `now`, or the latest eviction here.
     pub(crate) fn starts_at(&self, now: Instant) -> Instant {
+        if cfg!(tollgate_mutant = "eviction_forgotten") {
+            return now;
+        }
         now.max(self.segment.evicted_at)
     }
 
@@ -212,7 +215,8 @@ impl Locked<'_> {
     }
 
     fn count_one(&self, meta: Meta) -> bool {
-        self.table.used.add_below(if meta.is_pinned() { u64::MAX } else { self.table.keys_max })
+        let unbounded = meta.is_pinned() || cfg!(tollgate_mutant = "no_bound");
+        self.table.used.add_below(if unbounded { u64::MAX } else { self.table.keys_max })
     }
 
     /// Walks the way on which `key` is searched, evicting the first key that is as new.
@@ -307,7 +311,9 @@ impl Locked<'_> {
         now: Instant,
         is_as_new: &impl Fn(Meta, u64) -> bool,
     ) -> bool {
-        let evicts = !meta.is_pinned() && is_as_new(meta, state);
+        let pinned = meta.is_pinned() && !cfg!(tollgate_mutant = "pinned_keys_leave");
+        let as_new = is_as_new(meta, state) || cfg!(tollgate_mutant = "live_keys_leave");
+        let evicts = as_new && !pinned;
         if !evicts || !self.table.slots[place].take(state) {
             return false; // In use, or charged a moment ago.
         }
@@ -538,8 +544,8 @@ mod loom_tests {
     /// Runs both at once, in every order, on a table in which A has spent `spent`.
     fn race(
         spent: u64,
-        first: impl Fn(&Table) -> bool + Copy + Send + 'static,
-        second: impl Fn(&Table) -> bool + Copy + Send + 'static,
+        first: impl Fn(&Table) -> bool + Copy + Send + Sync + 'static,
+        second: impl Fn(&Table) -> bool + Copy + Send + Sync + 'static,
         check: impl Fn(&Table, bool, bool) + Sync + Send + 'static,
     ) {
         loom::model(move || {

@@ -99,9 +99,10 @@ impl Clock {
 pub struct ClockHand(Arc<quanta::Mock>);
 
 impl ClockHand {
-    /// Moves the clock forward.
+    /// Moves the clock forward, up to [`Instant::MAX`].
     pub fn advance(&self, duration: Duration) {
-        self.0.increment(duration);
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.0.increment(nanos.min(u64::MAX - self.0.value()));
     }
 
     /// Moves the clock back, as a broken time source would.
@@ -141,6 +142,9 @@ mod tests {
         assert_eq!(clock.now(), Instant::from_nanos(3));
         hand.turn_back(Duration::from_secs(1));
         assert_eq!(clock.now(), Instant::ZERO);
+        hand.advance(Duration::MAX);
+        hand.advance(Duration::MAX);
+        assert_eq!(clock.now(), Instant::MAX);
     }
 
     #[test]

@@ -33,7 +33,9 @@ fn name(path: &Path) -> String {
 
 /// The text before the file's unit tests.
 fn product(text: &str) -> &str {
-    text.split("#[cfg(test)]").next().unwrap_or(text)
+    let end =
+        ["#[cfg(test)]\nmod", "#[cfg(all(test"].iter().filter_map(|tests| text.find(tests)).min();
+    &text[..end.unwrap_or(text.len())]
 }
 
 #[test]
