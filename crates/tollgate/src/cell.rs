@@ -1,13 +1,13 @@
-//! Every atomic of the crate: slots of the table, counters, and a flag.
+//! Every atomic of the crate: slots of the table, counters, and a number.
 //!
 //! It knows nothing of limits or time: a TAT is a number here. What makes each operation safe is
 //! said where it is done; `tests` lets loom try every interleaving of charge, undo, eviction and
 //! conversion (`--cfg loom`).
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Mutex, MutexGuard};
@@ -42,6 +42,9 @@ impl Meta {
         debug_assert!(tuning < PINNED);
         Self(if pinned { tuning | PINNED } else { tuning })
     }
+
+    /// What no slot means.
+    pub(crate) const NONE: Self = Self(u32::MAX);
 
     #[inline]
     pub(crate) fn tuning(self) -> u32 {
@@ -91,6 +94,22 @@ impl Slot {
         Read::Mine { meta: Meta(low_meta as u32), state }
     }
 
+    /// The state of the key that `mark` marks, if it is here with that meaning; [`HELD`] while
+    /// somebody is changing it. In the order of [`read`](Self::read).
+    #[inline(always)]
+    pub(crate) fn read_as(&self, mark: &Mark) -> Option<u64> {
+        let state = self.state.load(Ordering::Acquire);
+        let mine = self.high.load(Ordering::Acquire) == mark.high
+            && self.low_meta.load(Ordering::Acquire) == mark.low_meta;
+        mine.then_some(state)
+    }
+
+    /// Whether keys may lie behind this slot.
+    #[inline]
+    pub(crate) fn goes_on(&self) -> bool {
+        self.high.load(Ordering::Relaxed) != EMPTY
+    }
+
     /// Replaces the state if it still is `seen`; otherwise nothing happens, and the slot is to be
     /// read again.
     #[inline]
@@ -130,7 +149,7 @@ impl Slot {
         self.state.store(HELD, Ordering::Relaxed);
         // Release: a reader that sees the new owner cannot see the state from before HELD.
         self.high.store(key.high, Ordering::Release);
-        self.low_meta.store(u64::from(key.low) << 32 | u64::from(meta.0), Ordering::Release);
+        self.low_meta.store(low_meta(key, meta), Ordering::Release);
         self.state.store(state, Ordering::Release);
     }
 
@@ -138,6 +157,25 @@ impl Slot {
     /// state.
     pub(crate) fn vacate(&self, next_is_empty: bool) {
         self.high.store(if next_is_empty { EMPTY } else { VACANT }, Ordering::Release);
+    }
+}
+
+#[inline(always)]
+fn low_meta(key: KeyId, meta: Meta) -> u64 {
+    u64::from(key.low) << 32 | u64::from(meta.0)
+}
+
+/// A key and a meaning, as a slot has them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    high: u64,
+    low_meta: u64,
+}
+
+impl Mark {
+    #[inline(always)]
+    pub(crate) fn new(key: KeyId, meta: Meta) -> Self {
+        Self { high: key.high, low_meta: low_meta(key, meta) }
     }
 }
 
@@ -189,23 +227,20 @@ impl Counter {
     }
 }
 
-/// A yes or no that is read on every decision and hardly ever changed.
-#[derive(Debug)]
-pub(crate) struct Flag(AtomicBool);
+/// A number that is read on every decision and hardly ever changed.
+#[derive(Debug, Default)]
+pub(crate) struct Number(AtomicU64);
 
-impl Flag {
-    pub(crate) fn new(value: bool) -> Self {
-        Self(AtomicBool::new(value))
+impl Number {
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        // Acquire: pairs with `set`, so that whoever sees the number sees what was stored before
+        // it.
+        self.0.load(Ordering::Acquire)
     }
 
-    #[inline]
-    pub(crate) fn get(&self) -> bool {
-        // Relaxed: it guards no data; the rule set is read through its own pointer.
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set(&self, value: bool) {
-        self.0.store(value, Ordering::Relaxed);
+    pub(crate) fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Release);
     }
 }
 
@@ -214,7 +249,7 @@ const EMPTY: u64 = 0;
 /// The owner of a slot whose key has left.
 const VACANT: u64 = 1;
 /// The state of a slot that somebody is changing under the segment's lock.
-const HELD: u64 = u64::MAX;
+pub(crate) const HELD: u64 = u64::MAX;
 const PINNED: u32 = 1 << 31;
 /// Tunings are numbered below this.
-pub(crate) const TUNINGS_MAX: u32 = PINNED;
+pub(crate) const TUNINGS_MAX: u32 = PINNED - 1;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::cell::{Flag, Meta, Mutex};
+use crate::cell::{Meta, Mutex, Number};
 use crate::counts::Event;
 use crate::decision::{Decided, Outcome, Reason};
 use crate::gcra::{Charge, Meter, Verdict};
@@ -24,8 +24,9 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) secret: Secret,
     pub(crate) table_full: TableFull,
-    /// Whether any limit is in force: read before the clock.
-    pub(crate) enforcing: Flag,
+    /// The revision of the rule set, or [`NONE_IN_FORCE`]: read before the clock, and by callers
+    /// who kept something of the set that they used last.
+    pub(crate) revision: Number,
     pub(crate) keys_max: u64,
     /// Held while the rule set is changed, so that changes come one after another.
     pub(crate) changing: Mutex<()>,
@@ -47,21 +48,18 @@ pub(crate) struct Want {
     pub(crate) rule: u32,
     pub(crate) key: KeyId,
     pub(crate) cost: u64,
-    /// Where the key was last found, for callers that come again.
-    pub(crate) place: usize,
 }
 
 /// What a step did and saw.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct Step<'r> {
     pub(crate) outcome: Outcome,
     /// The key's state after the step.
     pub(crate) tat: u64,
     /// How the state is read; no meter when the key is unlimited.
-    pub(crate) meter: Option<Meter>,
+    pub(crate) meter: Option<&'r Meter>,
     /// For a charge that was made, what undoes it.
     pub(crate) passed: Option<Passed>,
-    pub(crate) place: usize,
 }
 
 /// A charge that was made.
@@ -81,35 +79,38 @@ pub(crate) struct Stale;
 
 impl Want {
     pub(crate) fn new(rule: u32, key: KeyId, cost: u64) -> Self {
-        Self { rule, key, cost, place: 0 }
+        Self { rule, key, cost }
     }
 }
 
 impl Core {
     /// Charges a key, or sees why not.
-    #[inline]
-    pub(crate) fn charge(&self, rules: &RuleSet, want: &Want, now: Instant) -> Result<Step, Stale> {
+    pub(crate) fn charge<'r>(
+        &self,
+        rules: &'r RuleSet,
+        want: &Want,
+        now: Instant,
+    ) -> Result<Step<'r>, Stale> {
         match self.table.find(want.key) {
             Some(found) => self.charge_found(rules, want, now, found),
             None => self.charge_absent(rules, want, now),
         }
     }
 
-    #[inline]
-    pub(crate) fn charge_found(
+    pub(crate) fn charge_found<'r>(
         &self,
-        rules: &RuleSet,
+        rules: &'r RuleSet,
         want: &Want,
         now: Instant,
         mut found: Found,
-    ) -> Result<Step, Stale> {
+    ) -> Result<Step<'r>, Stale> {
         let rule = &rules.rules[want.rule as usize];
         // Each further turn means that another charge of this key went through meanwhile.
         loop {
             let Some(tuning) = rules.tuning(rule, found.meta) else {
                 return self.charge_absent(rules, want, now);
             };
-            let Some(meter) = tuning.meter else { return Ok(Step::unmetered(found.place)) };
+            let Some(meter) = &tuning.meter else { return Ok(Step::unmetered()) };
             match meter.judge(found.state, want.cost, now) {
                 Verdict::Conforms { next } => {
                     if want.cost == 0 || self.table.exchange(&found, next) {
@@ -118,12 +119,14 @@ impl Core {
                             meter,
                             found.meta,
                             now,
-                            Moved { before: found.state, next, place: found.place },
+                            Moved { before: found.state, next },
                         ));
                     }
                 }
                 verdict => return Ok(Step::denied(meter, verdict, want, found)),
             }
+            // Two that keep taking the line from each other are slower than two that take turns.
+            std::hint::spin_loop();
             match self.table.find_at(found.place, want.key) {
                 Some(again) => found = again,
                 None => return self.charge_absent(rules, want, now),
@@ -134,7 +137,12 @@ impl Core {
     /// Charges a key that was not found, is being changed, or whose state means something unknown.
     #[cold]
     #[inline(never)]
-    fn charge_absent(&self, rules: &RuleSet, want: &Want, now: Instant) -> Result<Step, Stale> {
+    fn charge_absent<'r>(
+        &self,
+        rules: &'r RuleSet,
+        want: &Want,
+        now: Instant,
+    ) -> Result<Step<'r>, Stale> {
         let rule = &rules.rules[want.rule as usize];
         let mut locked = self.table.lock(want.key);
         if !self.is_current(rules) {
@@ -151,7 +159,7 @@ impl Core {
             return self.charge(rules, want, now);
         }
         let (meta, tuning) = rules.tuning_for(rule, want.key);
-        let Some(meter) = tuning.meter else { return Ok(Step::unmetered(0)) };
+        let Some(meter) = &tuning.meter else { return Ok(Step::unmetered()) };
         let before = meter.fresh(locked.starts_at(now));
         let next = match meter.judge(before, want.cost, now) {
             Verdict::Conforms { next } => next,
@@ -160,7 +168,7 @@ impl Core {
                 return Ok(Step::denied(meter, verdict, want, found));
             }
         };
-        let moved = Moved { before, next, place: 0 };
+        let moved = Moved { before, next };
         if want.cost == 0 {
             return Ok(Step::passed(want, meter, meta, now, moved));
         }
@@ -170,7 +178,7 @@ impl Core {
                 rule.counts.count_many(Event::Evicted, evicted);
                 Ok(Step::passed(want, meter, meta, now, moved))
             }
-            Err(Full) if cfg!(tollgate_mutant = "full_table_allows") => Ok(Step::unmetered(0)),
+            Err(Full) if cfg!(tollgate_mutant = "full_table_allows") => Ok(Step::unmetered()),
             Err(Full) => {
                 drop(locked);
                 self.charge_overflow(rules, want, now, meter)
@@ -179,13 +187,13 @@ impl Core {
     }
 
     /// Charges a new key that found no place.
-    fn charge_overflow(
+    fn charge_overflow<'r>(
         &self,
-        rules: &RuleSet,
+        rules: &'r RuleSet,
         want: &Want,
         now: Instant,
-        meter: Meter,
-    ) -> Result<Step, Stale> {
+        meter: &'r Meter,
+    ) -> Result<Step<'r>, Stale> {
         let rule = &rules.rules[want.rule as usize];
         let anchor = Want { key: rule.anchor, ..*want };
         match (self.table_full, self.table.find(rule.anchor)) {
@@ -198,30 +206,33 @@ impl Core {
                 tat: meter.fresh(now),
                 meter: Some(meter),
                 passed: None,
-                place: 0,
             }),
         }
     }
 
     /// What [`charge`](Self::charge) would do, without doing it.
-    pub(crate) fn look(&self, rules: &RuleSet, want: &Want, now: Instant) -> Result<Step, Stale> {
+    pub(crate) fn look<'r>(
+        &self,
+        rules: &'r RuleSet,
+        want: &Want,
+        now: Instant,
+    ) -> Result<Step<'r>, Stale> {
         let rule = &rules.rules[want.rule as usize];
         let (tuning, found) = match self.find_tuned(rules, want)? {
             Some((tuning, found)) => (tuning, found),
             None => {
                 let (meta, tuning) = rules.tuning_for(rule, want.key);
-                let state = tuning.meter.map_or(0, |meter| meter.fresh(now));
+                let state = tuning.meter.as_ref().map_or(0, |meter| meter.fresh(now));
                 (tuning, Found { place: 0, meta, state })
             }
         };
-        let Some(meter) = tuning.meter else { return Ok(Step::unmetered(found.place)) };
+        let Some(meter) = &tuning.meter else { return Ok(Step::unmetered()) };
         Ok(match meter.judge(found.state, want.cost, now) {
             Verdict::Conforms { .. } => Step {
                 outcome: Outcome::Allowed,
                 tat: found.state,
                 meter: Some(meter),
                 passed: None,
-                place: found.place,
             },
             verdict => Step::denied(meter, verdict, want, found),
         })
@@ -237,7 +248,7 @@ impl Core {
         // A key that left the table had rested, and owes nothing.
         while let Ok(Some((tuning, found))) = self.find_tuned(rules, &own) {
             debug_assert!(rules.tuning(rule, found.meta).is_some());
-            let Some(meter) = tuning.meter else { return };
+            let Some(meter) = &tuning.meter else { return };
             let untouched = found.meta == passed.meta && found.state == passed.charge.tat;
             let state = if untouched {
                 passed.before
@@ -253,7 +264,7 @@ impl Core {
     /// Gives a key back what it still owes, up to the cost.
     pub(crate) fn give_back(&self, rules: &RuleSet, want: &Want, now: Instant) {
         while let Ok(Some((tuning, found))) = self.find_tuned(rules, want) {
-            let Some(meter) = tuning.meter else { return };
+            let Some(meter) = &tuning.meter else { return };
             let state = meter.give_back(found.state, want.cost, now);
             if state == found.state || self.table.exchange(&found, state) {
                 return;
@@ -262,7 +273,11 @@ impl Core {
     }
 
     /// Finds a key and how its state is read; `None` if it has no cell.
-    fn find_tuned(&self, rules: &RuleSet, want: &Want) -> Result<Option<(Tuning, Found)>, Stale> {
+    fn find_tuned<'r>(
+        &self,
+        rules: &'r RuleSet,
+        want: &Want,
+    ) -> Result<Option<(&'r Tuning, Found)>, Stale> {
         let rule = &rules.rules[want.rule as usize];
         if let Some(found) = self.table.find(want.key)
             && let Some(tuning) = rules.tuning(rule, found.meta)
@@ -291,12 +306,11 @@ impl Core {
 struct Moved {
     before: u64,
     next: u64,
-    place: usize,
 }
 
-impl Step {
+impl<'r> Step<'r> {
     #[inline]
-    fn passed(want: &Want, meter: Meter, meta: Meta, at: Instant, moved: Moved) -> Self {
+    fn passed(want: &Want, meter: &'r Meter, meta: Meta, at: Instant, moved: Moved) -> Self {
         let charge = Charge { cost: want.cost, tat: moved.next, at };
         let passed = Passed { charge, before: moved.before, key: want.key, meta };
         Self {
@@ -304,12 +318,11 @@ impl Step {
             tat: moved.next,
             meter: Some(meter),
             passed: Some(passed),
-            place: moved.place,
         }
     }
 
     #[inline]
-    fn denied(meter: Meter, verdict: Verdict, want: &Want, found: Found) -> Self {
+    fn denied(meter: &'r Meter, verdict: Verdict, want: &Want, found: Found) -> Self {
         debug_assert!(!matches!(verdict, Verdict::Conforms { .. }));
         let reason = if want.cost > meter.burst() && verdict == Verdict::Never {
             Reason::CostExceedsBurst
@@ -321,18 +334,23 @@ impl Step {
             tat: found.state,
             meter: Some(meter),
             passed: None,
-            place: found.place,
         }
     }
 
     /// What a decision says of the step.
     #[inline]
     pub(crate) fn decided(&self, rule: &Rule, want: &Want) -> Option<Decided> {
-        self.meter.map(|meter| Decided { limit: rule.id, cost: want.cost, tat: self.tat, meter })
+        let of = |meter: &Meter| Decided {
+            limit: rule.id,
+            cost: want.cost,
+            tat: self.tat,
+            meter: *meter,
+        };
+        self.meter.map(of)
     }
 
-    fn unmetered(place: usize) -> Self {
-        Self { outcome: Outcome::Allowed, tat: 0, meter: None, passed: None, place }
+    fn unmetered() -> Self {
+        Self { outcome: Outcome::Allowed, tat: 0, meter: None, passed: None }
     }
 }
 
@@ -368,5 +386,7 @@ impl<T: Copy> Charges<T> {
     }
 }
 
+/// The revision of a limiter without limits.
+pub(crate) const NONE_IN_FORCE: u64 = 0;
 /// Limits on one request for which nothing is allocated.
 const FEW: usize = 4;

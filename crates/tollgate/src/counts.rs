@@ -1,13 +1,15 @@
-//! How often each limit decided what: counted without locked instructions, read without locks.
+//! How often each limit decided what: counted without locked instructions, read without holding up
+//! a decision.
 //!
 //! Every thread has a stripe of its own while it lives, so that it is the only writer there and an
 //! addition is a load and a store. There are no tenants here, only limits.
 
 use std::cell::Cell;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::cell::Counter;
-use crate::decision::Reason;
+use crate::decision::{Outcome, Reason};
 
 /// What a limit did so far; each number only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,19 +44,74 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct LimitCounts {
     /// One for each thread that has a stripe of its own, made when it first counts here.
-    stripes: Box<[OnceLock<Box<Stripe>>]>,
-    /// For threads beyond those, and for what is counted in bulk.
+    stripes: [OnceLock<Box<Stripe>>; STRIPES_MAX],
+    /// For threads beyond those, for what is counted in bulk, and for handles that are gone.
     shared: Stripe,
+    /// Those of handles. Locked when a handle comes, goes, or the sums are read; never by a
+    /// decision.
+    own: Mutex<BTreeMap<u64, Arc<Stripe>>>,
+}
+
+/// A stripe of one handle, which is its only writer: counting is one instruction.
+#[derive(Debug)]
+pub(crate) struct OwnCounts {
+    stripe: Arc<Stripe>,
+    number: u64,
+    /// Whose sums it is part of, if anybody's.
+    of: Option<Arc<LimitCounts>>,
+}
+
+impl OwnCounts {
+    pub(crate) fn new(of: Arc<LimitCounts>) -> Self {
+        let stripe = Arc::<Stripe>::default();
+        let mut own = of.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = own.last_key_value().map_or(0, |(last, _)| last + 1);
+        own.insert(number, stripe.clone());
+        drop(own);
+        Self { stripe, number, of: Some(of) }
+    }
+
+    /// Counts that are part of no sums.
+    pub(crate) fn of_nobody() -> Self {
+        Self { stripe: Arc::default(), number: 0, of: None }
+    }
+
+    /// Counts one event.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, event: Event) {
+        self.stripe.0[event.kind()].add_alone();
+    }
+}
+
+impl Clone for OwnCounts {
+    fn clone(&self) -> Self {
+        self.of.clone().map_or_else(Self::of_nobody, Self::new)
+    }
+}
+
+impl Drop for OwnCounts {
+    fn drop(&mut self) {
+        let Some(of) = &self.of else { return };
+        // Under the lock, so that no reader sees the counts twice or not at all.
+        let mut own = of.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.remove(&self.number);
+        for (sum, counter) in of.shared.0.iter().zip(&self.stripe.0) {
+            sum.add(counter.get());
+        }
+    }
 }
 
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))] // Two lines: the processor fetches them in pairs.
 struct Stripe([Counter; KINDS]);
 
 impl LimitCounts {
     pub(crate) fn new() -> Self {
-        let stripes = (0..STRIPES_MAX).map(|_| OnceLock::new()).collect();
-        Self { stripes, shared: Stripe::default() }
+        Self {
+            stripes: [const { OnceLock::new() }; STRIPES_MAX],
+            shared: Stripe::default(),
+            own: Mutex::default(),
+        }
     }
 
     /// Counts one event.
@@ -76,9 +133,11 @@ impl LimitCounts {
 
     /// The sums over all threads. A decision that is being counted may be in them or not.
     pub(crate) fn read(&self) -> Counts {
-        let own = self.stripes.iter().filter_map(OnceLock::get).map(|stripe| &**stripe);
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.stripes.iter().filter_map(OnceLock::get).map(|stripe| &**stripe);
+        let handles = own.values().map(|stripe| &**stripe);
         let mut sums = [0_u64; KINDS];
-        for stripe in own.chain([&self.shared]) {
+        for stripe in threads.chain(handles).chain([&self.shared]) {
             for (sum, counter) in sums.iter_mut().zip(&stripe.0) {
                 *sum += counter.get();
             }
@@ -105,6 +164,15 @@ impl LimitCounts {
 }
 
 impl Event {
+    /// What an answer counts as.
+    #[inline(always)]
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Allowed => Self::Allowed,
+            Outcome::Denied(reason) => Self::Denied(reason),
+        }
+    }
+
     #[inline]
     fn kind(self) -> usize {
         match self {

@@ -1,6 +1,8 @@
 //! Why a request is decided as it is: every limit of its domain, whether it applies, and how its
 //! key stands. Data for people and tools; it spends and counts nothing.
 
+use std::sync::Arc;
+
 use crate::charge::Want;
 use crate::decision::{Decided, Decision, LimitId};
 use crate::limit::Limit;
@@ -63,7 +65,7 @@ impl Limiter {
         let rules = self.core.rules.load_full();
         let mut limits = Vec::new();
         for (index, descriptor) in request.descriptors().iter().enumerate() {
-            let in_domain = |rule: &&Rule| rule.limit.domain() == request.domain();
+            let in_domain = |rule: &&Arc<Rule>| rule.limit.domain() == request.domain();
             for rule in rules.rules.iter().filter(in_domain) {
                 limits.push(Explained {
                     descriptor: index,

@@ -10,39 +10,34 @@ use crate::rate::Rate;
 use crate::time::Instant;
 
 /// Turns instants into token time, and judges costs in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Meter {
     /// Token time is `base` until `origin` (ns), then gains `numerator / denominator` granules a
     /// ns.
     origin: u64,
     base: u64,
-    /// floor(numerator x 2^58 / denominator): the same slope without a division.
+    /// floor(numerator x 2^59 / denominator): the same slope without a division.
     slope: u64,
     numerator: u64,
     denominator: u64,
     burst: u64,
     burst_granules: u64,
+    /// The burst if [`Self::judge_plainly`] may judge, else 0.
+    plain_burst: u64,
+    /// Granules in a token, or 0 when a granule is several tokens.
+    per_token: u64,
+    /// Granules by which a rested key starts after the floor of token time: 0 on the grid, else 1.
+    late: u64,
     /// Granules in a token, as a power of two; negative when a granule is several tokens.
     shift: i8,
     oversize: Oversize,
-    rounding: Rounding,
-}
-
-/// Where a key that has rested starts again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rounding {
-    /// At the granule before now, and conformance is judged there too. Exact: the times at which
-    /// whole tokens appear lie at least a granule away from every other nanosecond.
-    Grid,
-    /// At the granule after now, while conformance is judged at the one before: late by less than a
-    /// granule, never early.
-    Late,
 }
 
 /// What becomes of a cost above the burst.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Oversize {
     /// It is denied for good.
+    #[default]
     Never,
     /// It passes when the key has fully rested; the key then pays off its whole cost.
     Pace,
@@ -92,6 +87,7 @@ impl Meter {
         // Whole tokens appear at multiples of period/units ns: off the grid by 1/parts ns or more.
         let parts = rate.units() / gcd(rate.units(), rate.period_ns());
         let on_grid = u128::from(numerator) >= u128::from(denominator) * u128::from(parts);
+        let is_plain = shift >= 0 && numerator > 0;
         Self {
             origin: now.as_nanos(),
             base: 0,
@@ -100,9 +96,11 @@ impl Meter {
             denominator,
             burst,
             burst_granules: burst_granules as u64,
+            plain_burst: if is_plain { burst } else { 0 },
+            per_token: if shift >= 0 { 1 << shift } else { 0 },
+            late: u64::from(!on_grid),
             shift,
             oversize,
-            rounding: if on_grid { Rounding::Grid } else { Rounding::Late },
         }
     }
 
@@ -181,6 +179,24 @@ impl Meter {
             return Verdict::Conforms { next };
         }
         if self.numerator == 0 { Verdict::Never } else { Verdict::Wait }
+    }
+
+    /// Judges as [`judge`](Self::judge) does, in a few instructions: costs from 1 to the burst, and
+    /// unless a division would be needed. `None` leaves it to `judge`.
+    #[inline(always)]
+    pub(crate) fn judge_plainly(&self, tat: u64, cost: u64, now: Instant) -> Option<Verdict> {
+        if cost.wrapping_sub(1) >= self.plain_burst {
+            return None;
+        }
+        let floor = self.base + self.gained(now)?;
+        let granules = cost * self.per_token;
+        // The latest TAT from which the cost conforms; no sum wraps, since the cost is in the
+        // burst.
+        if tat > floor + (self.burst_granules - granules) {
+            return Some(Verdict::Wait);
+        }
+        let late = if cfg!(tollgate_mutant = "restart_early") { 0 } else { self.late };
+        Some(Verdict::Conforms { next: tat.max(floor + late) + granules })
     }
 
     /// When a denied `cost` conforms: the exact instant, rounded up to the nanosecond.
@@ -293,39 +309,46 @@ impl Meter {
     /// Token time at `now`, rounded down.
     #[inline]
     fn floor(&self, now: Instant) -> u64 {
-        let elapsed = now.as_nanos().saturating_sub(self.origin);
-        let product = u128::from(elapsed) * u128::from(self.slope);
-        // The slope is short by less than 2^-58, the product therefore by less than `elapsed` of
-        // them.
-        let fraction = product as u64 & FRACTION_MASK;
-        if elapsed > FRACTION_MASK - fraction {
-            return self.exact(elapsed).0;
+        self.gained(now).map_or_else(|| self.exact(now).0, |gained| self.base + gained)
+    }
+
+    /// Whole granules gained since the origin, and surely no whole number, without a division;
+    /// `None` when only a division tells, or time is out of range.
+    #[inline(always)]
+    fn gained(&self, now: Instant) -> Option<u64> {
+        // A `now` at the origin or before it wraps out of range.
+        let elapsed = now.as_nanos().wrapping_sub(self.origin);
+        if elapsed.wrapping_sub(1) >= ELAPSED_MAX - 1 {
+            return None;
         }
-        self.base + (product >> SLOPE_BITS) as u64
+        let scaled = elapsed << (64 - SLOPE_BITS);
+        let product = u128::from(scaled) * u128::from(self.slope);
+        // The slope is short by less than 2^-59, the product by less than `scaled` 2^64ths.
+        (product as u64).checked_add(scaled)?;
+        Some((product >> 64) as u64)
     }
 
     /// Where a rested key starts again, given the floor of token time at `now`.
+    ///
+    /// On the grid at the floor: the times at which whole tokens appear lie at least a granule away
+    /// from every other nanosecond. Beside it at the granule after now: late by less than a
+    /// granule, never early.
     #[inline]
     fn restart(&self, floor: u64, now: Instant) -> u64 {
-        match self.rounding {
-            Rounding::Grid => floor,
-            Rounding::Late if cfg!(tollgate_mutant = "restart_early") => floor,
-            Rounding::Late => {
-                let elapsed = now.as_nanos().saturating_sub(self.origin);
-                let product = u128::from(elapsed) * u128::from(self.slope);
-                let fraction = product as u64 & FRACTION_MASK;
-                if fraction == 0 || elapsed > FRACTION_MASK - fraction {
-                    return floor + u64::from(!self.exact(elapsed).1);
-                }
-                floor + 1
-            }
+        if self.late == 0 || cfg!(tollgate_mutant = "restart_early") {
+            return floor;
+        }
+        match self.gained(now) {
+            Some(_) => floor + 1,
+            None => floor + u64::from(!self.exact(now).1),
         }
     }
 
     /// Token time and whether it is a whole number of granules, by division.
     #[cold]
     #[inline(never)]
-    fn exact(&self, elapsed: u64) -> (u64, bool) {
+    fn exact(&self, now: Instant) -> (u64, bool) {
+        let elapsed = now.as_nanos().saturating_sub(self.origin);
         let product = u128::from(elapsed) * u128::from(self.numerator);
         let denominator = u128::from(self.denominator);
         let gained = u64::try_from(product / denominator).unwrap_or(u64::MAX);
@@ -419,10 +442,11 @@ const SHIFT_MIN: i8 = -6;
 const SHIFT_MAX: i8 = 61;
 /// How much coarser than the finest a meter's granules may be left by a lowered rate.
 const COARSER_MAX: i8 = 3;
-/// Ten years (2^58.1 ns) gain at most 2^63 granules, so the slope is below 32 and fits 63 bits with
-/// 58 behind the point; they stay exact for nine years without a division.
-const SLOPE_BITS: u32 = 58;
-const FRACTION_MASK: u64 = (1 << SLOPE_BITS) - 1;
+/// Ten years (2^58.1 ns) gain at most 2^63 granules, so the slope is below 32 and fits 64 bits with
+/// 59 behind the point.
+const SLOPE_BITS: u32 = 59;
+/// Nine years in ns: until then a multiplication nearly always tells, afterwards a division.
+const ELAPSED_MAX: u64 = 1 << 58;
 /// The largest burst, which lies at most as many granules ahead of token time.
 pub(crate) const BURST_MAX: u64 = 1 << 62;
 /// Where the token time of a meter may begin.
@@ -498,7 +522,7 @@ mod tests {
         // Why rates on the grid start from the floor: 12.4 s at 5/min is no whole number of
         // granules.
         let grid = meter("5/min", 5);
-        let late = Meter { rounding: Rounding::Late, ..grid };
+        let late = Meter { late: 1, ..grid };
         let passed = |meter: &Meter| {
             let mut tat = 0;
             let now = at(12_400_000_000);
@@ -524,7 +548,7 @@ mod tests {
                     let elapsed = (1_u64 << bits) * 3 / 2 + near;
                     assert_eq!(
                         meter.floor(at(elapsed)),
-                        meter.exact(elapsed).0,
+                        meter.exact(at(elapsed)).0,
                         "{rate} {elapsed}"
                     );
                 }

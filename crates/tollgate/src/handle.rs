@@ -9,12 +9,17 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
 
-use crate::charge::{Charges, Want};
-use crate::decision::{Decision, LimitId};
-use crate::key::Part;
-use crate::limiter::{Limiter, conclude, unlimited};
+use crate::cell::{Mark, Meta};
+use crate::charge::{Charges, Core, NONE_IN_FORCE, Want};
+use crate::counts::{Event, OwnCounts};
+use crate::decision::{Decided, Decision, LimitId};
+use crate::gcra::Meter;
+use crate::key::{KeyId, Part};
+use crate::limiter::{Limiter, unlimited};
+use crate::plain::Plain;
 use crate::request::{Descriptor, Entry, RequestError};
-use crate::rules::RuleSet;
+use crate::rules::{Rule, RuleSet};
+use crate::table::SlotRef;
 use crate::time::Instant;
 
 type Rules = Cache<Arc<ArcSwap<RuleSet>>, Arc<RuleSet>>;
@@ -37,20 +42,60 @@ type OwnedEntry = (Box<str>, Box<[u8]>);
 #[derive(Clone)]
 pub struct Handle {
     limiter: Limiter,
+    quick: Quick,
     rules: Rules,
-    revision: u64,
     wants: Charges<Want>,
+    /// The revision under which `wants` were looked up.
+    revision: u64,
     domain: Box<str>,
     /// The descriptor, to be looked up again when the limits change.
     entries: Box<[OwnedEntry]>,
 }
 
+/// What a check needs when one limit applies and nothing about it is special.
+#[derive(Clone)]
+struct Quick {
+    /// The revision under which the rest is true, or [`NEVER_IN_FORCE`].
+    revision: u64,
+    slot: SlotRef,
+    mark: Mark,
+    plain: Plain,
+    limit: LimitId,
+    counts: OwnCounts,
+}
+
 impl Handle {
     /// Decides a request of this descriptor at `cost`, as [`Limiter::check`] does.
-    #[inline]
+    #[inline(always)]
     pub fn check(&mut self, cost: u64) -> Decision {
         let core = &*self.limiter.core;
-        if !core.enforcing.get() {
+        let quick = &mut self.quick;
+        if core.revision.get() == quick.revision {
+            // SAFETY: a revision that was in force came with a slot of this limiter's table, which
+            // `core` keeps.
+            let slot = unsafe { quick.slot.get(core) };
+            let now = core.clock.now();
+            if let Some(state) = slot.read_as(&quick.mark)
+                && let Some((outcome, tat)) =
+                    quick.plain.charge(slot, state, &quick.mark, cost, now)
+            {
+                quick.counts.count(Event::of(outcome));
+                let (limit, meter) = (quick.limit, quick.plain.meter);
+                let decided = Some(Decided { limit, cost, tat, meter });
+                return Decision { outcome, decided, shadow: None, now };
+            }
+        }
+        // Field by field, so that what the caller does not look at need not be written on either
+        // way.
+        let Decision { outcome, decided, shadow, now } = self.check_slowly(cost);
+        Decision { outcome, decided, shadow, now }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_slowly(&mut self, cost: u64) -> Decision {
+        let core = &*self.limiter.core;
+        if core.revision.get() == NONE_IN_FORCE {
             return unlimited(Instant::ZERO);
         }
         let now = core.clock.now();
@@ -61,21 +106,11 @@ impl Handle {
                 self.revision = rules.revision;
             }
             let wants = self.wants.as_mut_slice();
-            let decision = if let [want] = wants {
-                want.cost = cost;
-                let step = match core.table.find_at(want.place, want.key) {
-                    Some(found) => core.charge_found(rules, want, now, found),
-                    None => core.charge(rules, want, now),
-                };
-                step.map(|step| {
-                    want.place = step.place;
-                    conclude(&rules.rules[want.rule as usize], want, &step, now)
-                })
-            } else {
-                wants.iter_mut().for_each(|want| want.cost = cost);
-                core.decide_charges(rules, wants, now, true)
-            };
-            if let Ok(decision) = decision {
+            wants.iter_mut().for_each(|want| want.cost = cost);
+            if let [want] = wants {
+                self.quick.follow(core, rules, want);
+            }
+            if let Ok(decision) = core.decide_charges(rules, wants, now, true) {
                 return decision;
             }
         }
@@ -89,6 +124,38 @@ impl Handle {
         for want in wants.as_mut_slice() {
             core.give_back(&rules, &Want { cost, ..*want }, now);
         }
+    }
+}
+
+impl Quick {
+    /// Nothing is known yet.
+    fn unknown() -> Self {
+        Self {
+            revision: NEVER_IN_FORCE,
+            slot: SlotRef::dangling(),
+            mark: Mark::new(KeyId::default(), Meta::NONE),
+            plain: Plain { meta: Meta::NONE, meter: Meter::default() },
+            limit: LimitId(0),
+            counts: OwnCounts::of_nobody(),
+        }
+    }
+
+    /// Keeps what the next check needs, if that is all there is to it.
+    fn follow(&mut self, core: &Core, rules: &RuleSet, want: &Want) {
+        let rule = &rules.rules[want.rule as usize];
+        let Some(found) = core.table.find(want.key).filter(|_| !rule.limit.is_shadow()) else {
+            return;
+        };
+        let meter = rules.tuning(rule, found.meta).and_then(|tuning| tuning.meter);
+        let Some(meter) = meter else { return };
+        if self.limit != rule.id || self.revision == NEVER_IN_FORCE {
+            self.counts = OwnCounts::new(rule.counts.clone());
+        }
+        self.revision = rules.revision;
+        self.slot = core.table.anchor(found.place);
+        self.mark = Mark::new(want.key, found.meta);
+        self.plain = Plain { meta: found.meta, meter };
+        self.limit = rule.id;
     }
 }
 
@@ -107,10 +174,12 @@ impl Handle {
 #[derive(Clone)]
 pub struct Keyed {
     limiter: Limiter,
-    rules: Rules,
-    revision: u64,
     limit: LimitId,
-    position: Option<u32>,
+    /// The revision under which `rule` is the limit.
+    revision: u64,
+    rule: Arc<Rule>,
+    counts: OwnCounts,
+    rules: Rules,
 }
 
 impl Keyed {
@@ -120,21 +189,40 @@ impl Keyed {
     ///
     /// # Errors
     /// When the number of parts is not the limit's. Nothing is spent.
-    #[inline]
+    #[inline(always)]
     pub fn check(&mut self, parts: &[Part<'_>], cost: u64) -> Result<Decision, RequestError> {
+        let (core, rule) = (&*self.limiter.core, &*self.rule);
+        if core.revision.get() == self.revision && rule.limit.key_names().len() == parts.len() {
+            let now = core.clock.now();
+            let key = rule.key_with(&core.secret, parts);
+            let mark = Mark::new(key, rule.plain.meta);
+            if let Some((slot, state)) = core.table.read_as(key, &mark)
+                && let Some((outcome, tat)) = rule.plain.charge(slot, state, &mark, cost, now)
+            {
+                self.counts.count(Event::of(outcome));
+                let (limit, meter) = (rule.id, rule.plain.meter);
+                let decided = Some(Decided { limit, cost, tat, meter });
+                return Ok(Decision { outcome, decided, shadow: None, now });
+            }
+        }
+        let Decision { outcome, decided, shadow, now } = self.check_slowly(parts, cost)?;
+        Ok(Decision { outcome, decided, shadow, now })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_slowly(&mut self, parts: &[Part<'_>], cost: u64) -> Result<Decision, RequestError> {
         let core = &*self.limiter.core;
-        if !core.enforcing.get() {
+        if core.revision.get() == NONE_IN_FORCE {
             return Ok(unlimited(Instant::ZERO));
         }
         let now = core.clock.now();
         loop {
             let rules = self.rules.load();
-            if rules.revision != self.revision {
-                self.position = rules.rule_of(self.limit).map(|(position, _)| position as u32);
-                self.revision = rules.revision;
-            }
-            let Some(position) = self.position else { return Ok(unlimited(now)) };
-            let rule = &rules.rules[position as usize];
+            let Some((position, rule)) = rules.rule_of(self.limit) else {
+                return Ok(unlimited(now));
+            };
+            (self.rule, self.revision) = (rule.clone(), rules.revision);
             let expected = rule.limit.key_names().len();
             if parts.len() != expected {
                 return Err(RequestError::KeyParts { given: parts.len(), expected });
@@ -142,7 +230,7 @@ impl Keyed {
             if rule.is_open() {
                 return Ok(unlimited(now));
             }
-            let want = Want::new(position, rule.key_with(&core.secret, parts), cost);
+            let want = Want::new(position as u32, rule.key_with(&core.secret, parts), cost);
             if let Ok(decision) = core.decide_one(rules, &want, now) {
                 return Ok(decision);
             }
@@ -157,9 +245,10 @@ impl Limiter {
         let entry = |entry: &Entry<'_>| (entry.name().into(), entry.value().into());
         Handle {
             limiter: self.clone(),
+            quick: Quick::unknown(),
             rules: self.cached_rules(),
-            revision: NO_REVISION,
             wants: Charges::default(),
+            revision: NEVER_IN_FORCE,
             domain: domain.into(),
             entries: descriptor.entries().iter().map(entry).collect(),
         }
@@ -171,15 +260,10 @@ impl Limiter {
         let mut rules = self.cached_rules();
         let set = rules.load();
         let named = |limit: &crate::limit::Limit| limit.domain() == domain && limit.name() == name;
-        let position = set.rules.iter().position(|rule| named(&rule.limit))?;
-        let (limit, revision) = (set.rules[position].id, set.revision);
-        Some(Keyed {
-            limiter: self.clone(),
-            rules,
-            revision,
-            limit,
-            position: Some(position as u32),
-        })
+        let rule = set.rules.iter().find(|rule| named(&rule.limit))?.clone();
+        let (limit, revision) = (rule.id, set.revision);
+        let counts = OwnCounts::new(rule.counts.clone());
+        Some(Keyed { limiter: self.clone(), limit, revision, rule, counts, rules })
     }
 }
 
@@ -211,5 +295,5 @@ impl fmt::Debug for Keyed {
     }
 }
 
-/// Revisions start at 1.
-const NO_REVISION: u64 = 0;
+/// The revision of nothing.
+const NEVER_IN_FORCE: u64 = u64::MAX;

@@ -41,7 +41,10 @@ impl Secret {
     }
 
     /// 128 bits that stand for `bytes`, length included.
-    #[inline]
+    ///
+    /// Not inlined: in a loop over parts the compiler would prepare every length's secrets up
+    /// front.
+    #[inline(never)]
     pub(crate) fn digest(&self, bytes: &[u8]) -> u128 {
         xxh3_128_with_secret(bytes, &self.0)
     }
@@ -55,7 +58,12 @@ impl Secret {
         }
         // Neither value is the digest of a text, short of a 128-bit coincidence.
         let undeclared = if cfg!(tollgate_mutant = "undeclared_is_text") { empty } else { !empty };
-        Salt { start, undeclared, overflow: empty.rotate_left(64) ^ 1 }
+        Salt {
+            start,
+            first: start.wrapping_mul(FOLD),
+            undeclared,
+            overflow: empty.rotate_left(64) ^ 1,
+        }
     }
 }
 
@@ -87,6 +95,8 @@ impl<'a> From<&'a str> for Part<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Salt {
     start: u128,
+    /// The start with room made for the first part.
+    first: u128,
     undeclared: u128,
     overflow: u128,
 }
@@ -99,7 +109,7 @@ impl Salt {
         secret: &Secret,
         parts: impl IntoIterator<Item = Part<'a>>,
     ) -> KeyId {
-        let mut state = self.start;
+        let (mut state, mut first) = (self.start, Some(self.first));
         if cfg!(tollgate_mutant = "parts_joined") {
             let text = |part| if let Part::Text(bytes) = part { bytes } else { b"" };
             let joined: Vec<u8> = parts.into_iter().flat_map(text).copied().collect();
@@ -110,7 +120,7 @@ impl Salt {
                 Part::Text(bytes) => secret.digest(bytes),
                 Part::Undeclared => self.undeclared,
             };
-            state = fold(state, digest);
+            state = first.take().unwrap_or_else(|| state.wrapping_mul(FOLD)).wrapping_add(digest);
         }
         KeyId::from_digest(state)
     }
@@ -132,8 +142,17 @@ impl KeyId {
     #[inline]
     fn from_digest(digest: u128) -> Self {
         let high = (digest >> 64) as u64;
-        // The table keeps the two smallest numbers for its own marks.
-        Self { high: if high < 2 { high + 2 } else { high }, low: (digest >> 32) as u32 }
+        let low = (digest >> 32) as u32;
+        if high < 2 {
+            return Self::reserved(high, low);
+        }
+        Self { high, low }
+    }
+
+    /// The table keeps the two smallest numbers for its own marks.
+    #[cold]
+    fn reserved(high: u64, low: u32) -> Self {
+        Self { high: high + 2, low }
     }
 }
 

@@ -16,6 +16,7 @@ mod decision;
 mod cell;
 mod counts;
 mod table;
+mod plain;
 mod matcher;
 mod rules;
 mod charge;

@@ -9,8 +9,8 @@ use std::sync::{Arc, PoisonError};
 
 use arc_swap::{ArcSwap, Cache};
 
-use crate::cell::{Flag, Mutex};
-use crate::charge::{Charges, Core, Passed, Stale, Step, TableFull, Want};
+use crate::cell::{Mutex, Number};
+use crate::charge::{Charges, Core, NONE_IN_FORCE, Passed, Stale, Step, TableFull, Want};
 use crate::counts::{Counts, Event};
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
 use crate::gcra::Retry;
@@ -78,7 +78,7 @@ impl Limiter {
             clock,
             secret,
             table_full,
-            enforcing: Flag::new(false),
+            revision: Number::default(),
             keys_max,
             changing: Mutex::new(()),
         };
@@ -90,7 +90,7 @@ impl Limiter {
     /// Decides a request: all limits that apply must have room, else nothing is spent.
     #[inline]
     pub fn check(&self, request: &Request<'_>) -> Decision {
-        if !self.core.enforcing.get() {
+        if self.core.revision.get() == NONE_IN_FORCE {
             return unlimited(Instant::ZERO);
         }
         self.core.decide(request, true)
@@ -138,7 +138,7 @@ impl Limiter {
         };
         let set = Arc::new(RuleSet::compile(limits, &with)?);
         core.rules.store(set.clone());
-        core.enforcing.set(!set.rules.is_empty());
+        core.revision.set(if set.rules.is_empty() { NONE_IN_FORCE } else { set.revision });
         core.pin(&set);
         if set.changes_keys_of(&before) {
             core.table.sweep(|key, meta, state| set.carry_over(key, meta, state));
@@ -150,7 +150,7 @@ impl Limiter {
     #[must_use]
     pub fn limits(&self) -> Vec<LimitStatus> {
         let rules = self.core.rules.load();
-        let status = |rule: &Rule| LimitStatus {
+        let status = |rule: &Arc<Rule>| LimitStatus {
             id: rule.id,
             limit: rule.limit.clone(),
             generation: rule.generation,
@@ -392,7 +392,7 @@ impl Core {
             let mut locked = self.table.lock(key);
             let Some(found) = locked.find(key) else {
                 let now = locked.starts_at(self.clock.now());
-                let state = tuning.meter.map_or(0, |meter| meter.fresh(now));
+                let state = tuning.meter.as_ref().map_or(0, |meter| meter.fresh(now));
                 let is_as_new = |meta, state| set.is_as_new(meta, state, now);
                 // `compile` counted the pinned keys, and the table has slots for them.
                 let added = locked.add(key, meta, state, now, is_as_new);
@@ -408,7 +408,7 @@ impl Core {
 
 /// Counts the one step that a decision took, and says what it means.
 #[inline]
-pub(crate) fn conclude(rule: &Rule, want: &Want, step: &Step, now: Instant) -> Decision {
+pub(crate) fn conclude(rule: &Rule, want: &Want, step: &Step<'_>, now: Instant) -> Decision {
     let (outcome, shadow, event) = match step.outcome {
         Outcome::Allowed => (Outcome::Allowed, None, Event::Allowed),
         Outcome::Denied(_)

@@ -93,7 +93,7 @@ impl Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooManyShapes;
 
-/// Passes on what is a hash already.
+/// For keys that are hashes already, or numbers that we gave ourselves.
 #[derive(Debug, Default)]
 pub(crate) struct DigestHasher(u64);
 
@@ -108,6 +108,11 @@ impl Hasher for DigestHasher {
             word[..chunk.len()].copy_from_slice(chunk);
             self.0 = self.0.rotate_left(23) ^ u64::from_le_bytes(word);
         }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // Spread over the high bits, which choose among the entries of a group.
+        self.0 = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 
     fn write_u128(&mut self, digest: u128) {

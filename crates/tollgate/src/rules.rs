@@ -6,6 +6,7 @@
 //! states under the old one are converted when they are met.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use crate::cell::{Meta, TUNINGS_MAX};
@@ -14,7 +15,8 @@ use crate::decision::LimitId;
 use crate::gcra::{Meter, Oversize};
 use crate::key::{KeyId, Part, Salt, Secret};
 use crate::limit::{Allowance, Limit, LimitError};
-use crate::matcher::Matcher;
+use crate::matcher::{DigestHasher, Matcher};
+use crate::plain::Plain;
 use crate::request::Descriptor;
 use crate::table::Visit;
 use crate::time::Instant;
@@ -23,17 +25,20 @@ use crate::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct RuleSet {
     pub(crate) revision: u64,
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<Arc<Rule>>,
     domains: BTreeMap<Box<str>, Matcher>,
     /// Keys with an allowance of their own.
     overrides: HashMap<KeyId, Tuning>,
     /// Whose each tuning in force is: the rule's position, and its meter if it is an override's.
-    tunings: HashMap<u32, (u32, Option<Tuning>)>,
+    tunings: ByNumber<(u32, Option<Tuning>)>,
     /// Tunings of the set before that are no longer in force.
-    retired: HashMap<u32, Retired>,
+    retired: ByNumber<Retired>,
     since: Instant,
     next: Next,
 }
+
+/// Looked up for every key that a sweep comes by.
+type ByNumber<T> = HashMap<u32, T, BuildHasherDefault<DigestHasher>>;
 
 /// One limit in force.
 #[derive(Debug)]
@@ -43,6 +48,8 @@ pub(crate) struct Rule {
     /// The revision that last changed it.
     pub(crate) generation: u64,
     pub(crate) tuning: Tuning,
+    /// How keys without an override are charged.
+    pub(crate) plain: Plain,
     pub(crate) counts: Arc<LimitCounts>,
     /// The key that always has a cell: a limit's only key, or the one that stands in for the others
     /// when the table is full.
@@ -114,7 +121,7 @@ impl RuleSet {
         }
         for limit in limits {
             let old = known.get(&(limit.domain(), limit.name())).copied();
-            set.add(limit, old, with)?;
+            set.add(limit, old.map(|rule| &**rule), with)?;
         }
         if set.next.tuning >= TUNINGS_MAX || set.next.limit == u32::MAX {
             let Some(rule) = set.rules.first() else { return Ok(set) };
@@ -131,26 +138,26 @@ impl RuleSet {
     }
 
     /// The rule with this id, and its position.
-    pub(crate) fn rule_of(&self, id: LimitId) -> Option<(usize, &Rule)> {
+    pub(crate) fn rule_of(&self, id: LimitId) -> Option<(usize, &Arc<Rule>)> {
         self.rules.iter().enumerate().find(|(_, rule)| rule.id == id)
     }
 
     /// How a key's state is read; `None` when its meaning is not of this set.
     #[inline]
-    pub(crate) fn tuning(&self, rule: &Rule, meta: Meta) -> Option<Tuning> {
+    pub(crate) fn tuning<'r>(&'r self, rule: &'r Rule, meta: Meta) -> Option<&'r Tuning> {
         if meta.tuning() == rule.tuning.number {
-            return Some(rule.tuning);
+            return Some(&rule.tuning);
         }
-        self.tunings.get(&meta.tuning()).and_then(|(_, tuning)| *tuning)
+        self.tunings.get(&meta.tuning()).and_then(|(_, tuning)| tuning.as_ref())
     }
 
     /// How the state of a key that is not in the table starts, and what is written beside it.
-    pub(crate) fn tuning_for(&self, rule: &Rule, key: KeyId) -> (Meta, Tuning) {
+    pub(crate) fn tuning_for<'r>(&'r self, rule: &'r Rule, key: KeyId) -> (Meta, &'r Tuning) {
         match self.overrides.get(&key) {
-            Some(&tuning) if !cfg!(tollgate_mutant = "overrides_ignored") => {
+            Some(tuning) if !cfg!(tollgate_mutant = "overrides_ignored") => {
                 (Meta::new(tuning.number, true), tuning)
             }
-            _ => (Meta::new(rule.tuning.number, key == rule.anchor), rule.tuning),
+            _ => (Meta::new(rule.tuning.number, key == rule.anchor), &rule.tuning),
         }
     }
 
@@ -182,11 +189,11 @@ impl RuleSet {
         if next_meta == meta {
             return Visit::Keep;
         }
-        let Some(next_meter) = next.meter else {
+        let Some(next_meter) = &next.meter else {
             return if next_meta.is_pinned() { Visit::Move(next_meta, 0) } else { Visit::Drop };
         };
         let state = match meter {
-            Some(meter) => meter.convert(state, &next_meter, self.since),
+            Some(meter) => meter.convert(state, next_meter, self.since),
             None => next_meter.fresh(self.since),
         };
         Visit::Move(next_meta, state)
@@ -204,10 +211,10 @@ impl RuleSet {
 
     /// Keys that always have a cell, with the rule that they belong to.
     pub(crate) fn pinned(&self) -> impl Iterator<Item = (KeyId, &Rule)> {
-        let rule_at = |tuning: &Tuning| &self.rules[self.tunings[&tuning.number].0 as usize];
+        let rule_at = |tuning: &Tuning| &*self.rules[self.tunings[&tuning.number].0 as usize];
         let overridden = self.overrides.iter().map(move |(key, tuning)| (*key, rule_at(tuning)));
         let anchors = self.rules.iter().filter(|rule| rule.tuning.meter.is_some());
-        anchors.map(|rule| (rule.anchor, rule)).chain(overridden)
+        anchors.map(|rule| (rule.anchor, &**rule)).chain(overridden)
     }
 
     fn add(
@@ -251,15 +258,24 @@ impl RuleSet {
         } else {
             salt.overflow_key()
         };
-        self.rules.push(Rule {
+        // A limit without a key has one cell, which is pinned; a shadow's denials are no denials.
+        let plain = match tuning.meter {
+            Some(meter) if !limit.is_shadow() => {
+                let meta = Meta::new(tuning.number, limit.key_names().is_empty());
+                Plain { meta, meter }
+            }
+            meter => Plain { meta: Meta::NONE, meter: meter.unwrap_or_default() },
+        };
+        self.rules.push(Arc::new(Rule {
             id,
             generation: unchanged.map_or(self.revision, |old| old.generation),
             tuning,
+            plain,
             counts: old.map_or_else(|| Arc::new(LimitCounts::new()), |old| old.counts.clone()),
             anchor,
             salt,
             limit,
-        });
+        }));
         Ok(())
     }
 

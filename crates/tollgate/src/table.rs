@@ -7,9 +7,10 @@
 //! step: there is no pause in which the whole table is swept. One table algorithm serves every
 //! shape of cell.
 
+use std::ptr::NonNull;
 use std::time::Duration;
 
-use crate::cell::{Counter, Meta, Mutex, MutexGuard, Read, Seen, Slot};
+use crate::cell::{Counter, Mark, Meta, Mutex, MutexGuard, Read, Seen, Slot};
 use crate::key::KeyId;
 use crate::time::Instant;
 
@@ -20,6 +21,7 @@ pub(crate) struct Table {
     segment_slots: usize,
     keys_max: u64,
     used: Counter,
+    pinned: Counter,
     /// Which segment helps out next when one that is full has nothing to free.
     next_other: Counter,
 }
@@ -42,6 +44,34 @@ pub(crate) struct Found {
     pub(crate) place: usize,
     pub(crate) meta: Meta,
     pub(crate) state: u64,
+}
+
+/// A slot that a handle comes back to, without its place being computed and checked anew each time:
+/// six instructions of sixty (`bench/RESULTS.md`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SlotRef(NonNull<Slot>);
+
+// SAFETY: it stands for a `&Slot`, and `Slot` is `Sync`.
+unsafe impl Send for SlotRef {}
+// SAFETY: as above.
+unsafe impl Sync for SlotRef {}
+
+impl SlotRef {
+    /// A reference to nothing, which must not be used.
+    pub(crate) fn dangling() -> Self {
+        Self(NonNull::dangling())
+    }
+
+    /// The slot.
+    ///
+    /// # Safety
+    /// It came from [`Table::anchor`], and `_keeper` keeps that table.
+    #[inline(always)]
+    pub(crate) unsafe fn get<T>(self, _keeper: &T) -> &Slot {
+        // SAFETY: a table neither moves nor frees its slots while it lives, which the caller sees
+        // to; slots are only ever shared.
+        unsafe { self.0.as_ref() }
+    }
 }
 
 /// What becomes of a slot that a [sweep](Table::sweep) visits.
@@ -77,6 +107,7 @@ impl Table {
             segment_slots,
             keys_max,
             used: Counter::default(),
+            pinned: Counter::default(),
             next_other: Counter::default(),
         }
     }
@@ -98,6 +129,30 @@ impl Table {
             }
         }
         None
+    }
+
+    /// A key's slot and state, if it has that meaning and lies at home or a little behind.
+    #[inline(always)]
+    pub(crate) fn read_as(&self, key: KeyId, mark: &Mark) -> Option<(&Slot, u64)> {
+        let home = self.home(key);
+        let slot = &self.slots[home];
+        match slot.read_as(mark) {
+            Some(state) => Some((slot, state)),
+            None => self.read_behind(home, mark),
+        }
+    }
+
+    #[inline(never)]
+    fn read_behind(&self, home: usize, mark: &Mark) -> Option<(&Slot, u64)> {
+        let last = home | (self.segment_slots - 1);
+        // What lies before home is left to `find`, which goes round.
+        let mut way = self.slots[home..=last].iter().take_while(|slot| slot.goes_on());
+        way.find_map(|slot| Some((slot, slot.read_as(mark)?)))
+    }
+
+    /// A lasting reference to the slot at a place.
+    pub(crate) fn anchor(&self, place: usize) -> SlotRef {
+        SlotRef(NonNull::from(&self.slots[place]))
     }
 
     /// Finds a key where it was found before.
@@ -133,7 +188,11 @@ impl Table {
 
     /// Keys that have a cell.
     pub(crate) fn used(&self) -> u64 {
-        self.used.get()
+        self.used.get() + self.pinned.get()
+    }
+
+    fn count_of(&self, meta: Meta) -> &Counter {
+        if meta.is_pinned() { &self.pinned } else { &self.used }
     }
 
     fn lock_segment(&self, index: usize) -> Locked<'_> {
@@ -185,6 +244,8 @@ impl Locked<'_> {
         loop {
             let way = self.search(key, now, &is_as_new);
             if let Some(place) = way.evicted {
+                self.table.used.sub();
+                self.table.count_of(meta).add(1);
                 self.table.slots[place].settle(key, meta, state);
                 return Ok(evicted + 1);
             }
@@ -215,8 +276,12 @@ impl Locked<'_> {
     }
 
     fn count_one(&self, meta: Meta) -> bool {
-        let unbounded = meta.is_pinned() || cfg!(tollgate_mutant = "no_bound");
-        self.table.used.add_below(if unbounded { u64::MAX } else { self.table.keys_max })
+        if meta.is_pinned() {
+            self.table.pinned.add(1);
+            return true;
+        }
+        let bound = if cfg!(tollgate_mutant = "no_bound") { u64::MAX } else { self.table.keys_max };
+        self.table.used.add_below(bound)
     }
 
     /// Walks the way on which `key` is searched, evicting the first key that is as new.
@@ -240,8 +305,14 @@ impl Locked<'_> {
     }
 
     /// Frees keys that are as new here, or else in another segment. Returns how many.
+    ///
+    /// After a round that freed nothing, only a short step is tried for a while: a flood of new
+    /// keys finds the answer "full" at that price.
     fn make_room(&mut self, now: Instant, is_as_new: &impl Fn(Meta, u64) -> bool) -> u64 {
-        let freed = self.sweep_step(now, is_as_new);
+        if self.segment.in_vain_until > now {
+            return self.sweep_step(now, is_as_new);
+        }
+        let freed = self.sweep_round(now, is_as_new);
         if freed > 0 {
             return freed;
         }
@@ -251,34 +322,26 @@ impl Locked<'_> {
             // Never waited for: two segments that waited for each other would wait for ever.
             if let Ok(segment) = table.segments[other].try_lock() {
                 let start = other * table.segment_slots;
-                let freed = Locked { table, segment, start }.sweep_step(now, is_as_new);
+                let freed = Locked { table, segment, start }.sweep_round(now, is_as_new);
                 if freed > 0 {
                     return freed;
                 }
             }
         }
+        self.segment.in_vain_until = now.saturating_add(SWEEP_PAUSE);
         0
     }
 
-    /// Moves the hand on until a step has freed keys that are as new, once round the segment at
-    /// most. Returns how many.
-    ///
-    /// After a round that freed nothing, only a step is tried for a while: a flood of new keys
-    /// finds the answer "full" at the price of a step.
+    /// Moves the hand on until a step has freed something, once round the segment at most.
+    fn sweep_round(&mut self, now: Instant, is_as_new: &impl Fn(Meta, u64) -> bool) -> u64 {
+        let steps = self.table.segment_slots.div_ceil(SWEEP_STEP);
+        let mut freed = (0..steps).map(|_| self.sweep_step(now, is_as_new));
+        freed.find(|freed| *freed > 0).unwrap_or(0)
+    }
+
+    /// Moves the hand on by a step, freeing keys that are as new. Returns how many.
     fn sweep_step(&mut self, now: Instant, is_as_new: &impl Fn(Meta, u64) -> bool) -> u64 {
-        let slots = self.table.segment_slots;
-        let in_vain = self.segment.in_vain_until > now;
-        let mut freed = 0;
-        for swept in 1..=slots {
-            freed += u64::from(self.sweep_slot(now, is_as_new));
-            if swept % SWEEP_STEP == 0 && (freed > 0 || in_vain) {
-                return freed;
-            }
-        }
-        if freed == 0 {
-            self.segment.in_vain_until = now.saturating_add(SWEEP_PAUSE);
-        }
-        freed
+        (0..SWEEP_STEP).map(|_| u64::from(self.sweep_slot(now, is_as_new))).sum()
     }
 
     /// Frees the next slot if its key is as new.
@@ -295,7 +358,7 @@ impl Locked<'_> {
             Seen::Key { meta, state, .. } => {
                 let evicts = self.evict(place, meta, state, now, is_as_new);
                 if evicts {
-                    self.vacate(place);
+                    self.vacate(place, meta);
                 }
                 evicts
             }
@@ -321,9 +384,9 @@ impl Locked<'_> {
         true
     }
 
-    fn vacate(&mut self, place: usize) {
+    fn vacate(&mut self, place: usize, meta: Meta) {
         self.leave(place);
-        self.table.used.sub();
+        self.table.count_of(meta).sub();
     }
 
     /// Marks a slot as nobody's; searches stop there if they would have stopped at the next.
@@ -341,15 +404,17 @@ impl Locked<'_> {
                 Visit::Keep => return,
                 Visit::Drop => {
                     if slot.take(state) {
-                        return self.vacate(place);
+                        return self.vacate(place, meta);
                     }
                 }
-                Visit::Move(meta, next) => {
+                Visit::Move(next_meta, next) => {
                     if slot.take(state) {
+                        self.table.count_of(meta).sub();
+                        self.table.count_of(next_meta).add(1);
                         // Never the same number under another meaning: a charge that still holds
                         // the old state must fail.
                         let next = if next == state { next + 1 } else { next };
-                        return slot.settle(key, meta, next);
+                        return slot.settle(key, next_meta, next);
                     }
                 }
             }
@@ -372,14 +437,46 @@ fn empty_slots(count: usize) -> Box<[Slot]> {
     // fields have no niche and no invalid bits). Zeroed pages are given by the system when they are
     // touched, so a table of a million keys starts at no memory instead of 32 MB
     // (`bench/RESULTS.md`).
-    unsafe { slots.assume_init() }
+    let slots = unsafe { slots.assume_init() };
+    advise_huge_pages(&slots);
+    slots
 }
+
+/// Asks the system to back a large table with huge pages: at a million keys nearly every check
+/// touches another page, and looking the page up costs as much as the memory itself
+/// (`bench/RESULTS.md`).
+#[cfg(all(not(loom), target_os = "linux"))]
+fn advise_huge_pages(slots: &[Slot]) {
+    unsafe extern "C" {
+        fn madvise(
+            start: *mut std::ffi::c_void,
+            bytes: usize,
+            advice: std::ffi::c_int,
+        ) -> std::ffi::c_int;
+    }
+    let range = slots.as_ptr_range();
+    let start = (range.start as usize).next_multiple_of(HUGE_PAGE_BYTES);
+    let end = range.end as usize / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if start < end {
+        // SAFETY: MADV_HUGEPAGE changes how whole pages inside our own block are backed, not what
+        // they hold. A refusal leaves the pages as they are.
+        unsafe { madvise(start as *mut std::ffi::c_void, end - start, MADV_HUGEPAGE) };
+    }
+}
+
+#[cfg(all(not(loom), not(target_os = "linux")))]
+fn advise_huge_pages(_slots: &[Slot]) {}
 
 #[cfg(loom)]
 fn empty_slots(count: usize) -> Box<[Slot]> {
     (0..count).map(|_| Slot::empty()).collect()
 }
 
+#[cfg(all(not(loom), target_os = "linux"))]
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Linux's number for it, on every architecture.
+#[cfg(all(not(loom), target_os = "linux"))]
+const MADV_HUGEPAGE: std::ffi::c_int = 14;
 /// Room for limits and overrides in the smallest table.
 #[cfg(not(loom))]
 const PINNED_SLOTS: usize = 128;
@@ -395,7 +492,7 @@ const SEGMENT_SLOTS_MIN: usize = 2;
 #[cfg(loom)]
 const SEGMENT_SLOTS_MAX: usize = 2;
 /// Slots that an addition looks at, at least, when the table is full: a fraction of a microsecond.
-const SWEEP_STEP: usize = 128;
+const SWEEP_STEP: usize = 32;
 /// Other segments that an addition looks at when its own has nothing to free.
 const OTHERS_TRIED: usize = 4;
 /// How long a segment that is full of live keys answers so without a whole round.
@@ -509,6 +606,13 @@ mod loom_tests {
 
     /// What a limiter does: a state is the units spent, and a key without units is as new.
     fn charge(table: &Table, key: KeyId, limit: u64) -> Result<bool, Full> {
+        // As `plain` does it.
+        if let Some((slot, state)) = table.read_as(key, &Mark::new(key, PLAIN))
+            && state < limit
+            && slot.exchange(state, state + 1)
+        {
+            return Ok(true);
+        }
         loop {
             let Some(found) = table.find(key) else {
                 let mut locked = table.lock(key);

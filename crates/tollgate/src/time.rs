@@ -6,25 +6,26 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Nanoseconds since this process first asked for the time.
+/// Nanoseconds since the clock's start: for the system's clock, since about the machine's.
 ///
-/// A `u64` of nanoseconds lasts for 584 years; limits are exact for the first ten.
+/// A `u64` of nanoseconds lasts for 584 years; limits are exact for ten years after they are
+/// loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The start of the process.
+    /// The clock's start.
     pub const ZERO: Self = Self(0);
     /// The last instant that can be named; sums stop here instead of wrapping.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant `nanos` nanoseconds after the start of the process.
+    /// The instant `nanos` nanoseconds after the clock's start.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the start of the process.
+    /// Nanoseconds since the clock's start.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
@@ -46,20 +47,20 @@ impl Instant {
 
 /// Reads the time: the processor's counter, or a hand that a test turns.
 ///
-/// Clones of one clock agree. On machines without a usable counter it reads the operating
-/// system's monotonic clock, at about three times the cost (32 ns instead of 13 ns where measured).
+/// Clones of one clock agree. On machines without a usable counter it reads the operating system's
+/// monotonic clock, at about twice the cost.
 #[derive(Debug, Clone)]
 pub struct Clock {
+    /// Nanoseconds in 2^64 counts of the processor's counter, if that is the source and `quanta`
+    /// found it fit and faster than a gigahertz; else 0.
+    per_count: u64,
     source: quanta::Clock,
-    origin: u64,
-    /// Nanoseconds in 2^62 counts of the source: the ratio with 62 bits behind the point.
-    ratio: u64,
 }
 
 impl Clock {
-    /// The process's monotonic clock.
+    /// The machine's monotonic clock.
     ///
-    /// The first call in a process calibrates the counter, which takes up to 0.2 s.
+    /// The first call in a process measures the counter, which takes up to 0.2 s.
     #[must_use]
     pub fn system() -> Self {
         static SYSTEM: OnceLock<Clock> = OnceLock::new();
@@ -80,18 +81,32 @@ impl Clock {
     }
 
     /// The current instant.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn now(&self) -> Instant {
-        let counted = self.source.raw().saturating_sub(self.origin);
-        Instant(((u128::from(counted) * u128::from(self.ratio)) >> 62) as u64)
+        if self.per_count == 0 {
+            return Instant(self.source.delta_as_nanos(0, self.source.raw()));
+        }
+        Instant(((u128::from(counter()) * u128::from(self.per_count)) >> 64) as u64)
     }
 
     fn over(source: quanta::Clock) -> Self {
-        let origin = source.raw();
-        let ratio = source.delta_as_nanos(0, 1 << 62);
-        Self { source, origin, ratio }
+        let scaled = source.delta_as_nanos(0, 1 << 62);
+        // Only a counter is scaled; all else counts in nanoseconds.
+        let is_fast = cfg!(target_arch = "x86_64") && scaled < 1 << 62;
+        Self { per_count: if is_fast { scaled << 2 } else { 0 }, source }
     }
+}
+
+/// The processor's counter. It is read here and not through `quanta`, whose own dispatch is a tenth
+/// of a decision (`bench/RESULTS.md`).
+#[inline(always)]
+fn counter() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
+    return unsafe { core::arch::x86_64::_rdtsc() };
+    #[cfg(not(target_arch = "x86_64"))]
+    unreachable!("`over` chooses it on x86-64 alone");
 }
 
 /// Turns a [manual clock](Clock::manual), forwards or back.
