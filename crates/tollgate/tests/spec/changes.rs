@@ -40,6 +40,17 @@ fn a_key_recovers_at_the_new_rate_from_the_moment_of_the_change() {
 }
 
 #[test]
+fn a_halved_rate_keeps_what_is_owed_to_the_granule() {
+    let (limiter, hand) = limiter(&[api("100/s", 100)]);
+    hand.advance(seconds(10));
+    assert!(ask(&limiter, "a", 60).is_allowed());
+    limiter.replace(limits(&[api("50/s", 100)])).expect("sound");
+    assert_eq!(peek(&limiter, "a", 1).remaining(), Some(40));
+    hand.advance(nanos(SECOND + 1));
+    assert_eq!(peek(&limiter, "a", 1).remaining(), Some(90));
+}
+
+#[test]
 fn a_flapping_limit_hands_out_no_burst() {
     let (limiter, hand) = limiter(&[api("10/s", 10)]);
     let mut sum = 0;

@@ -310,10 +310,8 @@ proptest! {
         // asked.
         for step in &steps {
             match *step {
-                Step::Check(cost) if cost > 0 => {
-                    if ask(&pair.limiter, "a", cost).is_allowed() {
-                        pair.admitted.push((pair.now, cost));
-                    }
+                Step::Check(cost) if cost > 0 && ask(&pair.limiter, "a", cost).is_allowed() => {
+                    pair.admitted.push((pair.now, cost));
                 }
                 Step::Wait(time) => {
                     let to = pair.now.saturating_add(time).min(TEN_YEARS);
