@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use tollgate::{
-    Clock, Descriptor, Entry, Limit, LimitSpec, Limiter, Options, Request, Retry, Secret,
+    Clock, Descriptor, Entry, Limit, LimitSpec, Limiter, Options, Oversize, Request, Retry, Secret,
 };
 
 fuzz_target!(|input: (&str, &str, Option<u64>, Option<f64>, bool, Vec<(u8, u64)>)| {
     let (name, rate, burst, burst_ratio, pace, steps) = input;
-    let oversize = if pace { "pace" } else { "never" };
+    let oversize = if pace { Oversize::Pace } else { Oversize::Never };
     let key: &[&str] = &["tenant"];
     let spec =
         LimitSpec { name, rate, burst, burst_ratio, oversize, key, ..LimitSpec::DEFAULT };

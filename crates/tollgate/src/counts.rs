@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::cell::Counter;
 use crate::decision::{Outcome, Reason};
 
-/// What a limit did so far; each number only grows.
+/// What a limit did so far; each number grows for as long as the limit is in force.
+///
+/// A denial counts for the limit that decided it alone; limits that would have let it pass, or
+/// would have denied it for less long, count nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Requests that it let pass; a request under several limits counts for each.

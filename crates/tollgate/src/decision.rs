@@ -1,12 +1,14 @@
 //! What was decided, and by which limit. What headers and logs want is worked out when asked.
 
+use std::fmt;
+
 use crate::gcra::{Meter, Retry};
 use crate::time::Instant;
 
 /// Allowed or denied, and why.
 ///
 /// It is a value without ties: it stays true of the moment at which it was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     pub(crate) outcome: Outcome,
     pub(crate) decided: Option<Decided>,
@@ -110,6 +112,10 @@ impl Decision {
     ///
     /// It is exact, rounded up to the nanosecond, if nothing else is spent until then. For
     /// [`Reason::KeyTableFull`] it is an estimate: the time in which the rate produces the cost.
+    ///
+    /// `at.saturating_since(decision.now())` is the time to wait. Whoever shows it in milliseconds
+    /// or seconds must round up, `div_ceil(1_000_000)`: a retry that comes early is denied. Waiters
+    /// do not queue: whoever asks first after the instant gets it.
     #[must_use]
     pub fn retry_at(&self) -> Option<Retry> {
         let (Outcome::Denied(reason), Some(decided)) = (self.outcome, self.decided) else {
@@ -130,5 +136,17 @@ impl Decision {
     #[must_use]
     pub fn shadow_denied_by(&self) -> Option<LimitId> {
         self.shadow
+    }
+}
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decision")
+            .field("outcome", &self.outcome)
+            .field("limit", &self.limit())
+            .field("remaining", &self.remaining())
+            .field("retry_at", &self.retry_at())
+            .field("shadow_denied_by", &self.shadow)
+            .finish_non_exhaustive()
     }
 }

@@ -43,8 +43,8 @@
 //!
 //! A descriptor costs 1 unit, or what [`Descriptor::with_cost`](crate::Descriptor::with_cost) says;
 //! 0 asks and spends nothing. A cost above the burst is denied for good ([`Retry::Never`]), unless
-//! the limit says `oversize = "pace"`: then it passes when the key has rested, and the key pays it
-//! off.
+//! the limit says [`Oversize::Pace`](crate::Oversize::Pace): then it passes when the key has
+//! rested, and the key pays it off.
 //!
 //! ```
 //! # use tollgate::*;
@@ -58,12 +58,12 @@
 //! #     let options = Options { clock: Clock::manual().0, ..Options::default() };
 //! #     Limiter::new(vec![Limit::parse(spec).expect("sound")], options)
 //! # };
-//! let strict = limiter_of(&LimitSpec { oversize: "never", ..spec })?;
+//! let strict = limiter_of(&LimitSpec { oversize: Oversize::Never, ..spec })?;
 //! let denied = ask(&strict, 25)?;
 //! assert_eq!(denied.outcome(), Outcome::Denied(Reason::CostExceedsBurst));
 //! assert_eq!(denied.retry_at(), Some(Retry::Never));
 //!
-//! let paced = limiter_of(&LimitSpec { oversize: "pace", ..spec })?;
+//! let paced = limiter_of(&LimitSpec { oversize: Oversize::Pace, ..spec })?;
 //! assert!(ask(&paced, 25)?.is_allowed());
 //! let later = Retry::At(Instant::from_nanos(2_500_000_000));
 //! assert_eq!(ask(&paced, 25)?.retry_at(), Some(later));

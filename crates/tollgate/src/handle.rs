@@ -29,6 +29,9 @@ type OwnedEntry = (Box<str>, Box<[u8]>);
 /// One descriptor's limits and keys, looked up once: for a connection, a worker, a tenant's
 /// session.
 ///
+/// It belongs to one task at a time: clone it, don't share it. Where every request is another
+/// tenant's, [`Limiter::check`] is the way.
+///
 /// ```
 /// use tollgate::{Descriptor, Entry, Limit, LimitSpec, Limiter, Options};
 /// let limit = LimitSpec { name: "api", key: &["tenant"], rate: "10/s", ..LimitSpec::DEFAULT };
@@ -67,6 +70,7 @@ struct Quick {
 impl Handle {
     /// Decides a request of this descriptor at `cost`, as [`Limiter::check`] does.
     #[inline(always)]
+    #[must_use = "a denied request must not go on"]
     pub fn check(&mut self, cost: u64) -> Decision {
         let core = &*self.limiter.core;
         let quick = &mut self.quick;

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::gcra::{BURST_MAX, Meter, Oversize};
 use crate::rate::Rate;
 
-/// What a limit says, as written: the fields of a `[[limit]]` table in the policy file.
+/// What a limit says, as written. [`Limit::parse`] checks it.
 ///
 /// ```
 /// use tollgate::{Limit, LimitSpec};
@@ -46,9 +46,8 @@ pub struct LimitSpec<'a> {
     pub burst_ratio: Option<f64>,
     /// The guarantee that the limit needs. Only `local` is built.
     pub guarantee: &'a str,
-    /// What becomes of a cost above the burst: `never` denies it for good, `pace` admits it when
-    /// the key has fully rested and lets the key pay it off.
-    pub oversize: &'a str,
+    /// What becomes of a cost above the burst.
+    pub oversize: Oversize,
     /// Evaluate and count, never deny.
     pub shadow: bool,
     /// Keys with a rate of their own; they always keep a cell.
@@ -66,13 +65,13 @@ impl LimitSpec<'_> {
         burst: None,
         burst_ratio: None,
         guarantee: "local",
-        oversize: "never",
+        oversize: Oversize::Never,
         shadow: false,
         overrides: &[],
     };
 }
 
-/// A key with a rate of its own: the fields of a `[[limit.override]]` table.
+/// A key with a rate of its own.
 #[derive(Debug, Clone, Copy)]
 pub struct OverrideSpec<'a> {
     /// The key, as (entry name, value) for each part of the limit's key.
@@ -83,6 +82,11 @@ pub struct OverrideSpec<'a> {
     pub burst: Option<u64>,
     /// As [`LimitSpec::burst_ratio`].
     pub burst_ratio: Option<f64>,
+}
+
+impl OverrideSpec<'_> {
+    /// Every optional field at its default; `key` and `rate` must be given.
+    pub const DEFAULT: Self = Self { key: &[], rate: "", burst: None, burst_ratio: None };
 }
 
 /// A limit that was found sound.
@@ -155,17 +159,14 @@ impl Limit {
                 return Err(refuse("guarantee", &spec.guarantee, &reason));
             }
         }
-        let oversize = match spec.oversize {
-            "never" => Oversize::Never,
-            "pace" => Oversize::Pace,
-            other => return Err(refuse("oversize", &other, &"must be \"never\" or \"pace\"")),
-        };
         let allowance = Allowance::parse(spec.rate, spec.burst, spec.burst_ratio)
             .map_err(|fault| refuse(fault.field, &fault.value, &fault.reason))?;
         let mut overrides: Vec<Override> = Vec::with_capacity(spec.overrides.len());
         for written in spec.overrides {
-            let parts = override_parts(&key, written.key)
-                .map_err(|reason| refuse("override.key", &show_key(written.key), &reason))?;
+            let parts = override_parts(&key, written.key).ok_or_else(|| {
+                let reason = format!("must give each of the limit's key parts once: {key:?}");
+                refuse("override.key", &show_key(written.key), &reason)
+            })?;
             if overrides.iter().any(|other| other.parts == parts) {
                 let reason = "is given twice";
                 return Err(refuse("override.key", &show_key(written.key), &reason));
@@ -184,7 +185,7 @@ impl Limit {
             matches,
             key,
             allowance,
-            oversize,
+            oversize: spec.oversize,
             shadow: spec.shadow,
             overrides,
         })
@@ -285,7 +286,7 @@ pub struct LimitError {
 }
 
 impl LimitError {
-    /// The name of the limit, as written.
+    /// The name of the limit, as written; `(options)` for an error in a limiter's options.
     #[must_use]
     pub fn limit(&self) -> &str {
         &self.limit
@@ -313,11 +314,19 @@ impl LimitError {
     pub(crate) fn of(limit: &Limit, field: &'static str, value: String, reason: &str) -> Self {
         Self { limit: limit.name.clone(), field, value, reason: reason.into() }
     }
+
+    /// An error in a limiter's options.
+    pub(crate) fn of_options(field: &'static str, value: String, reason: &str) -> Self {
+        Self { limit: OPTIONS.into(), field, value, reason: reason.into() }
+    }
 }
 
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit, field, value, reason } = self;
+        if **limit == *OPTIONS {
+            return write!(f, "options: {field} = {value}: {reason}");
+        }
         write!(f, "limit {limit:?}: {field} = {value:?}: {reason}")
     }
 }
@@ -390,6 +399,10 @@ fn parse_matches(written: &[(&str, &str)]) -> Result<Vec<MatchEntry>, (String, &
     for &(name, value) in written {
         check_text(name).map_err(|reason| (name.into(), reason))?;
         check_text(value).map_err(|reason| (format!("{name} = {value}"), reason))?;
+        if value != "*" && value.contains('*') {
+            let reason = "stands for any value only when it is alone, as \"*\"";
+            return Err((format!("{name} = {value}"), reason));
+        }
         if matches.iter().any(|entry| &*entry.name == name) {
             return Err((name.into(), "is given twice"));
         }
@@ -416,22 +429,15 @@ fn parse_key(written: &[&str]) -> Result<Vec<Box<str>>, (String, &'static str)> 
     Ok(key)
 }
 
-fn override_parts(
-    key: &[Box<str>],
-    written: &[(&str, &str)],
-) -> Result<Vec<Box<str>>, &'static str> {
-    if key.is_empty() {
-        return Err("has no use: the limit has one key for all");
-    }
-    if written.len() != key.len() {
-        return Err("must give each part of the limit's key once, and nothing else");
+/// The values of an override's key in the order of the limit's key.
+fn override_parts(key: &[Box<str>], written: &[(&str, &str)]) -> Option<Vec<Box<str>>> {
+    if key.is_empty() || written.len() != key.len() {
+        return None;
     }
     key.iter()
         .map(|part| {
-            let given = written.iter().find(|(name, _)| *name == &**part);
-            let (_, value) =
-                given.ok_or("must give each part of the limit's key once, and nothing else")?;
-            Ok((*value).into())
+            let (_, value) = written.iter().find(|(name, _)| *name == &**part)?;
+            Some((*value).into())
         })
         .collect()
 }
@@ -441,6 +447,8 @@ fn show_key(key: &[(&str, &str)]) -> String {
     format!("{{ {} }}", parts.join(", "))
 }
 
+/// In place of a limit's name, which has no such letters.
+const OPTIONS: &str = "(options)";
 const UNLIMITED_BURST: &str = "has no meaning with rate \"unlimited\"";
 /// The largest burst that a ratio can give: whole numbers below 2^53 are exact in an `f64`.
 const BURST_RATIO_MAX: f64 = 9_007_199_254_740_992.0;

@@ -21,7 +21,12 @@ use crate::rules::{Compile, Rule, RuleSet};
 use crate::table::Table;
 use crate::time::{Clock, Instant};
 
-/// Decides whether requests pass; shared by all threads, and cheap to clone.
+/// Decides whether requests pass; shared by all threads and tasks, and cheap to clone: it needs no
+/// `Arc` around it.
+///
+/// A request to which no limit applies is allowed, and [`Decision::limit`] is `None`. A misspelt
+/// domain or entry therefore denies nothing; [`explain`](Self::explain) shows which limits apply
+/// and why not.
 ///
 /// ```
 /// use tollgate::{Descriptor, Entry, Limit, LimitSpec, Limiter, Options, Request};
@@ -41,8 +46,9 @@ pub struct Limiter {
 /// What a limiter is made of, besides its limits.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Keys that have a cell at most. Typically 1,000,000, which takes 32 MB when all are in use;
-    /// at least 1. Limits and overrides come on top, up to an eighth of it and 64.
+    /// Keys that have a cell at most. Typically 1,000,000, which takes 32 MB when all are in use
+    /// (and soon, where the system has huge pages); 1 to 100,000,000. Limits and overrides come on
+    /// top, up to an eighth of it and 64.
     pub keys_max: u64,
     /// What becomes of a new key when that many are in use.
     pub table_full: TableFull,
@@ -71,7 +77,10 @@ impl Limiter {
     /// When limits contradict each other; see [`replace`](Self::replace).
     pub fn new(limits: Vec<Limit>, options: Options) -> Result<Self, LimitError> {
         let Options { keys_max, table_full, clock, secret } = options;
-        let keys_max = keys_max.clamp(1, KEYS_MAX_MAX);
+        if keys_max == 0 || keys_max > KEYS_MAX_MAX {
+            let reason = "must be 1 to 100,000,000";
+            return Err(LimitError::of_options("keys_max", keys_max.to_string(), reason));
+        }
         let core = Core {
             rules: Arc::new(ArcSwap::from_pointee(RuleSet::default())),
             table: Table::new(keys_max),
@@ -89,6 +98,7 @@ impl Limiter {
 
     /// Decides a request: all limits that apply must have room, else nothing is spent.
     #[inline]
+    #[must_use = "a denied request must not go on"]
     pub fn check(&self, request: &Request<'_>) -> Decision {
         if self.core.revision.get() == NONE_IN_FORCE {
             return unlimited(Instant::ZERO);
@@ -96,6 +106,7 @@ impl Limiter {
         self.core.decide(request, true)
     }
 
+    #[must_use]
     /// What [`check`](Self::check) would decide now. Spends nothing, counts nothing, creates no
     /// key.
     pub fn peek(&self, request: &Request<'_>) -> Decision {
@@ -115,7 +126,9 @@ impl Limiter {
         core.each_want(&rules, request, |want| core.give_back(&rules, &want, now));
     }
 
-    /// Puts other limits in force, all at once, and returns their revision.
+    /// Puts other limits in force, all at once, and returns their revision. These are all limits
+    /// that are then in force: keep what the others were parsed from. Of two callers the later one
+    /// wins.
     ///
     /// Limits of one domain and name are one limit: its keys keep what they used. A key whose limit
     /// grows gets no second burst; one whose limit shrinks may have to wait longer. A limit that is
@@ -462,5 +475,5 @@ fn closer(known: Option<Decided>, decided: Option<Decided>, now: Instant) -> Opt
     }
 }
 
-/// A table beyond this would not fit the address space that a machine has.
-const KEYS_MAX_MAX: u64 = 1 << 36;
+/// Such a table takes 3.2 GB of address space.
+const KEYS_MAX_MAX: u64 = 100_000_000;

@@ -59,6 +59,9 @@ impl Rate {
         }
         let (units, period) = text.split_once('/').ok_or(RateError::Form)?;
         let (count, suffix) = split_number(units.trim());
+        if suffix.starts_with(['.', ',', '_', 'e', 'E']) {
+            return Err(RateError::NotWhole);
+        }
         let units = number(count)?.checked_mul(unit_size(suffix)?).ok_or(RateError::TooFast)?;
         let (count, suffix) = split_number(period.trim());
         let count = if count.is_empty() { 1 } else { number(count)? };
@@ -101,6 +104,8 @@ impl fmt::Display for Rate {
 pub enum RateError {
     /// Not of the form units/period.
     Form,
+    /// Units that are no whole number.
+    NotWhole,
     /// A unit suffix that is not known.
     UnknownUnit,
     /// A period that is not known.
@@ -119,6 +124,9 @@ impl fmt::Display for RateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Form => "must be units/period such as \"5000/s\", or \"zero\" or \"unlimited\"",
+            Self::NotWhole => {
+                "units must be a whole number in plain digits; \"3/2s\" is 1.5 a second"
+            }
             Self::UnknownUnit => {
                 "unit is not one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB (or none)"
             }
@@ -210,7 +218,9 @@ mod tests {
             ("/s", RateError::Form),
             ("-1/s", RateError::Form),
             ("NaN/s", RateError::Form),
-            ("1.5/s", RateError::UnknownUnit),
+            ("1.5/s", RateError::NotWhole),
+            ("1e6/s", RateError::NotWhole),
+            ("1_000/s", RateError::NotWhole),
             ("5 parsecs/s", RateError::UnknownUnit),
             ("5/fortnight", RateError::UnknownPeriod),
             ("5/", RateError::UnknownPeriod),

@@ -554,7 +554,10 @@ mod tests {
         assert_eq!(locked.add(key(99, 0), pinned, 7, Instant::ZERO, |_, _| false), Ok(0));
         drop(locked);
         for n in 100..200 {
-            let _ = table.lock(key(n, 0)).add(key(n, 0), FREE, 0, Instant::ZERO, |_, _| true);
+            // By its state the pinned key, and no other, is as new.
+            let is_as_new = |_, state| state == 7;
+            let added = table.lock(key(n, 0)).add(key(n, 0), FREE, 0, Instant::ZERO, is_as_new);
+            assert_eq!(added, Err(Full));
         }
         assert_eq!(table.find(key(99, 0)).map(|found| found.state), Some(7));
     }

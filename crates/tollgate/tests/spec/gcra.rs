@@ -5,7 +5,7 @@
 //! the emission interval is the period itself, and nothing is ever rounded.
 
 use proptest::prelude::*;
-use tollgate::{ClockHand, Decision, LimitSpec, Limiter, Outcome, Rate, Reason, Retry};
+use tollgate::{ClockHand, Decision, LimitSpec, Limiter, Outcome, Oversize, Rate, Reason, Retry};
 
 use crate::support::{NEVER, SECOND, api, ask, at, limiter, nanos, peek, refund, seconds};
 
@@ -77,8 +77,11 @@ enum Step {
 
 impl Pair {
     fn new(rate: &str, burst: u64, pace: bool) -> Self {
-        let spec =
-            LimitSpec { rate, oversize: if pace { "pace" } else { "never" }, ..api("1/s", burst) };
+        let spec = LimitSpec {
+            rate,
+            oversize: if pace { Oversize::Pace } else { Oversize::Never },
+            ..api("1/s", burst)
+        };
         let (limiter, hand) = limiter(&[spec]);
         let rate = Rate::parse(rate).expect("a sound rate");
         let oracle = Oracle::new(rate, burst, pace);
@@ -366,7 +369,7 @@ fn the_seeds_golden_vectors_hold() {
     hand.advance(seconds(1));
     assert!(ask(&thousand, "a", 1000).is_allowed());
 
-    let (paced, hand) = limiter(&[LimitSpec { oversize: "pace", ..api("10/s", 10) }]);
+    let (paced, hand) = limiter(&[LimitSpec { oversize: Oversize::Pace, ..api("10/s", 10) }]);
     assert!(ask(&paced, "a", 25).is_allowed());
     assert_eq!(ask(&paced, "a", 25).retry_at(), at(2_500_000_000));
     hand.advance(nanos(2_500_000_000));
@@ -394,12 +397,12 @@ fn a_gibibyte_a_second_for_ten_hours_is_a_gibibyte_a_second() {
 
 #[test]
 fn a_cost_beyond_all_reason_is_answered_and_wraps_nothing() {
-    for oversize in ["never", "pace"] {
+    for oversize in [Oversize::Never, Oversize::Pace] {
         let (limiter, hand) = limiter(&[LimitSpec { oversize, ..api("1/365d", 1) }]);
         hand.advance(nanos(TEN_YEARS - 1));
         let first = ask(&limiter, "a", u64::MAX);
-        assert_eq!(first.is_allowed(), oversize == "pace");
-        if oversize == "never" {
+        assert_eq!(first.is_allowed(), oversize == Oversize::Pace);
+        if oversize == Oversize::Never {
             assert_eq!(first.outcome(), Outcome::Denied(Reason::CostExceedsBurst));
             assert_eq!(first.retry_at(), NEVER);
         } else {

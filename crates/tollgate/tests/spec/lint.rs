@@ -43,7 +43,7 @@ fn every_wrong_field_is_named_with_its_value() {
         (LimitSpec { rate: "zero", burst_ratio: Some(1.0), ..GOOD }, "burst_ratio", "1"),
         (LimitSpec { rate: "unlimited", burst: Some(5), ..GOOD }, "burst", "5"),
         (LimitSpec { rate: "1000000000000/s", burst: Some(65), ..GOOD }, "burst", "65"),
-        (LimitSpec { oversize: "always", ..GOOD }, "oversize", "always"),
+        (LimitSpec { matches: &[("a", "x*")], ..GOOD }, "match", "a = x*"),
         (LimitSpec { guarantee: "eventual", ..GOOD }, "guarantee", "eventual"),
         (LimitSpec { guarantee: "strictest", ..GOOD }, "guarantee", "strictest"),
     ];
@@ -135,4 +135,14 @@ fn a_set_that_contradicts_itself_leaves_the_old_one_in_force() {
     let crowded = LimitSpec { overrides: &overrides, ..api("10/h", 10) };
     assert_eq!(limiter.replace(limits(&[crowded])).expect_err("too many").field(), "override");
     assert_eq!(limiter.revision(), revision + 2);
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    for keys_max in [0, 100_000_001, u64::MAX] {
+        let options = tollgate::Options { keys_max, ..tollgate::Options::default() };
+        let error = tollgate::Limiter::new(Vec::new(), options).expect_err("refused");
+        let expected = format!("options: keys_max = {keys_max}: must be 1 to 100,000,000");
+        assert_eq!(error.to_string(), expected);
+    }
 }
