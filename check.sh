@@ -7,6 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 step() { printf '\n== %s\n' "$*"; }
+skipped=
+skip() { skipped+="; skipped: $1 ($2 is not installed)"; }
 
 # Mutants and loom have target folders of their own, so that nothing else is built anew for them.
 loom() {
@@ -48,7 +50,7 @@ mutants() {
 
 fuzz() {
   if ! command -v cargo-fuzz > /dev/null || ! cargo +nightly --version > /dev/null 2>&1; then
-    echo "skipped: cargo-fuzz or a nightly toolchain is not installed"
+    skip fuzzing 'cargo-fuzz or a nightly toolchain'
     return
   fi
   local target
@@ -59,7 +61,7 @@ fuzz() {
 
 deny() {
   if ! command -v cargo-deny > /dev/null; then
-    echo "skipped: cargo-deny is not installed"
+    skip dependencies cargo-deny
     return
   fi
   cargo deny --locked check licenses bans sources
@@ -82,4 +84,4 @@ if [ "$full" = yes ]; then
   step mutants; mutants
   step fuzz; fuzz
 fi
-step 'all good'
+step "all good$skipped"

@@ -6,12 +6,7 @@ use tollgate::{
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let vip = [OverrideSpec {
-        key: &[("tenant", "vip")],
-        rate: "1000/s",
-        burst: None,
-        burst_ratio: None,
-    }];
+    let vip = [OverrideSpec { key: &[("tenant", "vip")], rate: "1000/s", ..OverrideSpec::DEFAULT }];
     let requests = LimitSpec {
         name: "read_iops",
         matches: &[("metric", "read_iops")],

@@ -3,8 +3,8 @@
 //! Start with [`Limiter`]; the [`guide`] shows each thing that it does, with numbers. Each module
 //! below uses only modules above it, in the order in which a request's data travels.
 //!
-//! This crate opens no socket and starts no thread. It asks the operating system for two things:
-//! the time (`time`) and, unless you bring one, a secret (`key`).
+//! This crate opens no socket and starts no thread. It asks the operating system for the time
+//! (`time`), for huge pages (`table`) and, unless you bring one, for a secret (`key`).
 
 mod time;
 mod key;

@@ -355,7 +355,7 @@ impl Core {
             }
         }
         for (want, passed) in wants.iter().zip(made.as_slice()) {
-            if passed.is_some() {
+            if passed.is_some() && want.cost > 0 {
                 rules.rules[want.rule as usize].counts.count(Event::Allowed);
             }
         }

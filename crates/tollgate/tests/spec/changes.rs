@@ -67,7 +67,7 @@ fn a_flapping_limit_hands_out_no_burst() {
 #[test]
 fn an_override_that_comes_and_goes_keeps_the_keys_usage() {
     let key = [("tenant", "acme")];
-    let with = |rate| [OverrideSpec { key: &key, rate, burst: Some(100), burst_ratio: None }];
+    let with = |rate| [OverrideSpec { key: &key, rate, burst: Some(100), ..OverrideSpec::DEFAULT }];
     let base = api("10/h", 10);
     let (limiter, _) = limiter(&[base]);
     assert_eq!(passed(&limiter, "acme", 7), 7);

@@ -56,7 +56,7 @@ fn resident_bytes() -> u64 {
 #[test]
 fn overrides_always_have_a_cell_of_their_own() {
     let key = [("tenant", "acme")];
-    let overrides = [OverrideSpec { key: &key, rate: "5/h", burst: None, burst_ratio: None }];
+    let overrides = [OverrideSpec { key: &key, rate: "5/h", ..tollgate::OverrideSpec::DEFAULT }];
     let change = |options| Options { keys_max: 4, table_full: TableFull::Deny, ..options };
     let spec = LimitSpec { overrides: &overrides, ..api("1/s", 1) };
     let (limiter, hand) = limiter_with(&[spec], change);

@@ -72,15 +72,14 @@ fn an_override_names_every_part_of_the_key_once() {
         &[("user", "b"), ("x", "c")],
     ];
     for key in wrong {
-        let one = [OverrideSpec { key, rate: "1/s", burst: None, burst_ratio: None }];
+        let one = [OverrideSpec { key, rate: "1/s", ..tollgate::OverrideSpec::DEFAULT }];
         let spec = LimitSpec { key: &["tenant", "user"], overrides: &one, ..GOOD };
         assert_eq!(refused(&spec).field(), "override.key");
     }
     let one = [OverrideSpec {
         key: &[("user", "b"), ("tenant", "a")],
         rate: "0/s",
-        burst: None,
-        burst_ratio: None,
+        ..tollgate::OverrideSpec::DEFAULT
     }];
     let spec = LimitSpec { key: &["tenant", "user"], overrides: &one, ..GOOD };
     assert_eq!(refused(&spec).field(), "override.rate");
@@ -130,7 +129,7 @@ fn a_set_that_contradicts_itself_leaves_the_old_one_in_force() {
         values.iter().map(|value| [("tenant", value.as_str())]).collect();
     let overrides: Vec<OverrideSpec<'_>> = keys
         .iter()
-        .map(|key| OverrideSpec { key, rate: "1/s", burst: None, burst_ratio: None })
+        .map(|key| OverrideSpec { key, rate: "1/s", ..tollgate::OverrideSpec::DEFAULT })
         .collect();
     let crowded = LimitSpec { overrides: &overrides, ..api("10/h", 10) };
     assert_eq!(limiter.replace(limits(&[crowded])).expect_err("too many").field(), "override");

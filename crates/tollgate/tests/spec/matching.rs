@@ -52,20 +52,17 @@ fn an_override_is_for_its_key_alone() {
         tollgate::OverrideSpec {
             key: &[("tenant", "acme")],
             rate: "5/h",
-            burst: None,
-            burst_ratio: None,
+            ..tollgate::OverrideSpec::DEFAULT
         },
         tollgate::OverrideSpec {
             key: &[("tenant", "free")],
             rate: "unlimited",
-            burst: None,
-            burst_ratio: None,
+            ..tollgate::OverrideSpec::DEFAULT
         },
         tollgate::OverrideSpec {
             key: &[("tenant", "banned")],
             rate: "zero",
-            burst: None,
-            burst_ratio: None,
+            ..tollgate::OverrideSpec::DEFAULT
         },
     ];
     let (limiter, _) = limiter(&[LimitSpec { overrides: &overrides, ..api("1/h", 1) }]);
@@ -78,8 +75,7 @@ fn an_unlimited_limit_still_keeps_its_overrides() {
     let overrides = [tollgate::OverrideSpec {
         key: &[("tenant", "noisy")],
         rate: "3/h",
-        burst: None,
-        burst_ratio: None,
+        ..tollgate::OverrideSpec::DEFAULT
     }];
     let spec = LimitSpec { burst: None, overrides: &overrides, ..api("unlimited", 0) };
     let (limiter, _) = limiter(&[spec]);
