@@ -211,7 +211,10 @@ impl Meter {
         } else {
             return Retry::Never;
         };
-        self.instant_of(need).map_or(Retry::Never, |at| Retry::At(at.max(now)))
+        // Beyond the range of token time, which stands still there, the way back tells an instant
+        // that has passed.
+        let later = |at| if at > now { at } else { Instant::MAX };
+        self.instant_of(need).map_or(Retry::Never, |at| Retry::At(later(at)))
     }
 
     /// Whole tokens that could be spent at `now`.

@@ -414,4 +414,18 @@ fn a_cost_beyond_all_reason_is_answered_and_wraps_nothing() {
     }
 }
 
+#[test]
+fn centuries_of_uptime_end_in_denials_and_not_in_retries_that_have_passed() {
+    for rate in ["9/d", "1GiB/s", "1000000000000/s"] {
+        let (limiter, hand) = limiter(&[api(rate, 64 << 30)]);
+        hand.advance(seconds(300 * 31_557_600));
+        let decisions: Vec<_> = (0..4).map(|_| ask(&limiter, "a", 32 << 30)).collect();
+        assert!(decisions[0].is_allowed());
+        for denied in decisions.iter().filter(|decision| !decision.is_allowed()) {
+            let Some(Retry::At(at)) = denied.retry_at() else { panic!("{denied:?}") };
+            assert!(at > denied.now(), "{rate}: {denied:?}");
+        }
+    }
+}
+
 const TEN_YEARS: u64 = 315_576_000 * SECOND;
