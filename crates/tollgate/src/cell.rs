@@ -88,10 +88,17 @@ impl Slot {
             return if high == EMPTY { Read::End } else { Read::Other };
         }
         let low_meta = self.low_meta.load(Ordering::Acquire);
-        if (low_meta >> 32) as u32 != key.low || state == HELD {
+        if (low_meta >> 32) as u32 != key.low || !self.still_has(state) {
             return Read::Other;
         }
         Read::Mine { meta: Meta(low_meta as u32), state }
+    }
+
+    /// Whether the state is what it was, and nobody's is taking it. A denial exchanges nothing, so
+    /// it has to look: the state may be from before the meaning that was read with it.
+    #[inline]
+    pub(crate) fn still_has(&self, state: u64) -> bool {
+        state != HELD && self.state.load(Ordering::Acquire) == state
     }
 
     /// The state of the key that `mark` marks, if it is here with that meaning; [`HELD`] while
@@ -146,6 +153,7 @@ impl Slot {
     /// Makes the slot `key`'s. The caller holds the segment's lock, and has taken the state or seen
     /// that nobody is here.
     pub(crate) fn settle(&self, key: KeyId, meta: Meta, state: u64) {
+        debug_assert!(state != HELD);
         self.state.store(HELD, Ordering::Relaxed);
         // Release: a reader that sees the new owner cannot see the state from before HELD.
         self.high.store(key.high, Ordering::Release);
@@ -249,7 +257,7 @@ const EMPTY: u64 = 0;
 /// The owner of a slot whose key has left.
 const VACANT: u64 = 1;
 /// The state of a slot that somebody is changing under the segment's lock.
-pub(crate) const HELD: u64 = u64::MAX;
+const HELD: u64 = u64::MAX;
 const PINNED: u32 = 1 << 31;
 /// Tunings are numbered below this.
 pub(crate) const TUNINGS_MAX: u32 = PINNED - 1;

@@ -14,7 +14,7 @@ use crate::decision::{Decided, Outcome, Reason};
 use crate::gcra::{Charge, Meter, Verdict};
 use crate::key::{KeyId, Secret};
 use crate::rules::{Rule, RuleSet, Tuning};
-use crate::table::{Found, Full, Table};
+use crate::table::{Found, Full, Locked, Table};
 use crate::time::{Clock, Instant};
 
 /// What all clones of a limiter share.
@@ -152,15 +152,16 @@ impl Core {
             && !cfg!(tollgate_mutant = "miss_is_final")
         {
             if rules.tuning(rule, found.meta).is_none() {
-                locked
-                    .carry_over(found.place, |key, meta, state| rules.carry_over(key, meta, state));
+                self.carry_over(&mut locked, rules, found.place);
             }
             drop(locked);
             return self.charge(rules, want, now);
         }
         let (meta, tuning) = rules.tuning_for(rule, want.key);
         let Some(meter) = &tuning.meter else { return Ok(Step::unmetered()) };
-        let before = meter.fresh(locked.starts_at(now));
+        // Not before the latest eviction here, by a thread whose clock reading is newer.
+        let now = locked.starts_at(now);
+        let before = meter.fresh(now);
         let next = match meter.judge(before, want.cost, now) {
             Verdict::Conforms { next } => next,
             verdict => {
@@ -195,13 +196,13 @@ impl Core {
         meter: &'r Meter,
     ) -> Result<Step<'r>, Stale> {
         let rule = &rules.rules[want.rule as usize];
-        let anchor = Want { key: rule.anchor, ..*want };
-        match (self.table_full, self.table.find(rule.anchor)) {
-            (TableFull::Share, Some(found)) if rule.anchor != want.key => {
+        match self.table_full {
+            // A pinned key finds a place, so that this does not come round again.
+            TableFull::Share if rule.anchor != want.key => {
                 rule.counts.count_many(Event::Overflowed, 1);
-                self.charge_found(rules, &anchor, now, found)
+                self.charge(rules, &Want { key: rule.anchor, ..*want }, now)
             }
-            (TableFull::Share | TableFull::Deny, _) => Ok(Step {
+            TableFull::Share | TableFull::Deny => Ok(Step {
                 outcome: Outcome::Denied(Reason::KeyTableFull),
                 tat: meter.fresh(now),
                 meter: Some(meter),
@@ -243,11 +244,14 @@ impl Core {
     /// If nobody charged the key since, its state before is put back. Otherwise the granules are
     /// taken off the state, less what has leaked since: that may have been spent again.
     pub(crate) fn undo(&self, rules: &RuleSet, want: &Want, passed: &Passed) {
-        let rule = &rules.rules[want.rule as usize];
         let own = Want { key: passed.key, ..*want };
-        // A key that left the table had rested, and owes nothing.
-        while let Ok(Some((tuning, found))) = self.find_tuned(rules, &own) {
-            debug_assert!(rules.tuning(rule, found.meta).is_some());
+        loop {
+            let (tuning, found) = match self.find_tuned(rules, &own) {
+                Ok(Some(known)) => known,
+                // A key that left the table had rested, and owes nothing.
+                Ok(None) => return,
+                Err(Stale) => break,
+            };
             let Some(meter) = &tuning.meter else { return };
             let untouched = found.meta == passed.meta && found.state == passed.charge.tat;
             let state = if untouched {
@@ -258,6 +262,11 @@ impl Core {
             if self.table.exchange(&found, state) {
                 return;
             }
+        }
+        // The limits were replaced since, and the key with them.
+        let current = self.rules.load_full();
+        if let Some((position, _)) = current.rule_of(rules.rules[want.rule as usize].id) {
+            self.undo(&current, &Want { rule: position as u32, ..*want }, passed);
         }
     }
 
@@ -292,9 +301,15 @@ impl Core {
         if !self.is_current(rules) {
             return Err(Stale);
         }
-        locked.carry_over(found.place, |key, meta, state| rules.carry_over(key, meta, state));
+        self.carry_over(&mut locked, rules, found.place);
         let found = locked.find(want.key);
         Ok(found.and_then(|found| Some((rules.tuning(rule, found.meta)?, found))))
+    }
+
+    /// Converts a key of the rule set before.
+    fn carry_over(&self, locked: &mut Locked<'_>, rules: &RuleSet, place: usize) {
+        let carry = |key, meta, state| rules.carry_over(key, meta, state, &self.clock);
+        locked.visit(place, &mut { carry });
     }
 
     fn is_current(&self, rules: &RuleSet) -> bool {
@@ -383,6 +398,19 @@ impl<T: Copy> Charges<T> {
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
         if self.count <= FEW { &mut self.few[..self.count] } else { &mut self.many }
+    }
+}
+
+impl Charges<Want> {
+    /// Adds what one descriptor costs a key; several of a request that cost one key cost it their
+    /// sum.
+    #[inline]
+    pub(crate) fn add(&mut self, want: Want) {
+        let same = |other: &&mut Want| (other.rule, other.key) == (want.rule, want.key);
+        match self.as_mut_slice().iter_mut().find(same) {
+            Some(other) => other.cost = other.cost.saturating_add(want.cost),
+            None => self.push(want),
+        }
     }
 }
 

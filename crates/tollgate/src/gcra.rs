@@ -80,7 +80,7 @@ impl Meter {
 
     fn with_shift(shift: i8, rate: Rate, burst: u64, oversize: Oversize, now: Instant) -> Self {
         debug_assert!(burst <= BURST_MAX);
-        debug_assert!(burst.is_multiple_of(Self::granule(rate)));
+        debug_assert!(burst.is_multiple_of(1 << -shift.min(0)));
         let burst_granules = granules_of(burst, shift);
         let (numerator, denominator) = slope_of(rate, shift);
         let slope = (u128::from(numerator) << SLOPE_BITS) / u128::from(denominator);
@@ -121,6 +121,9 @@ impl Meter {
         let finest = shift_for(rate, burst);
         if self.shift > finest || self.shift < finest - COARSER_MAX {
             return None;
+        }
+        if !burst.is_multiple_of(1 << -self.shift.min(0)) {
+            return None; // No whole number of these granules.
         }
         let next = Self::with_shift(self.shift, rate, burst, oversize, now);
         if (next.numerator, next.denominator) == (self.numerator, self.denominator) {
@@ -174,9 +177,13 @@ impl Meter {
             }
             return Verdict::Conforms { next: self.restart(floor, now) + granules };
         }
-        let next = tat.saturating_add(granules);
-        if next <= floor + self.burst_granules || cost == 0 {
-            return Verdict::Conforms { next };
+        // The latest TAT from which the cost conforms; no sum wraps, since the cost is in the
+        // burst.
+        if tat <= floor + (self.burst_granules - granules) {
+            return Verdict::Conforms { next: tat + granules };
+        }
+        if cost == 0 {
+            return Verdict::Conforms { next: tat };
         }
         if self.numerator == 0 { Verdict::Never } else { Verdict::Wait }
     }
@@ -456,8 +463,9 @@ pub(crate) const BURST_MAX: u64 = 1 << 62;
 const BASE_MAX: u64 = 1 << 61;
 /// Beyond ten years token time stands still instead of wrapping.
 const TOKEN_TIME_MAX: u64 = (1 << 63) + (1 << 62) - (1 << 60);
-/// The largest TAT; the table's mark for a cell in other hands lies above it.
-pub(crate) const TAT_MAX: u64 = u64::MAX - 1;
+/// The largest TAT; the table's mark for a cell in other hands lies above it, by one more than it
+/// needs.
+pub(crate) const TAT_MAX: u64 = u64::MAX - 2;
 
 const _: () = assert!(BASE_MAX + (1 << 63) <= TOKEN_TIME_MAX, "ten years fit");
 const _: () = assert!(TOKEN_TIME_MAX < TAT_MAX - BURST_MAX, "no sum of them wraps");

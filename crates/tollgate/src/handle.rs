@@ -73,12 +73,13 @@ impl Handle {
     #[must_use = "a denied request must not go on"]
     pub fn check(&mut self, cost: u64) -> Decision {
         let core = &*self.limiter.core;
+        // Before the revision, so that what was in force then judges no later instant.
+        let now = core.clock.now();
         let quick = &mut self.quick;
         if core.revision.get() == quick.revision {
             // SAFETY: a revision that was in force came with a slot of this limiter's table, which
             // `core` keeps.
             let slot = unsafe { quick.slot.get(core) };
-            let now = core.clock.now();
             if let Some(state) = slot.read_as(&quick.mark)
                 && let Some((outcome, tat)) =
                     quick.plain.charge(slot, state, &quick.mark, cost, now)
@@ -178,7 +179,6 @@ impl Quick {
 #[derive(Clone)]
 pub struct Keyed {
     limiter: Limiter,
-    limit: LimitId,
     /// The revision under which `rule` is the limit.
     revision: u64,
     rule: Arc<Rule>,
@@ -196,8 +196,9 @@ impl Keyed {
     #[inline(always)]
     pub fn check(&mut self, parts: &[Part<'_>], cost: u64) -> Result<Decision, RequestError> {
         let (core, rule) = (&*self.limiter.core, &*self.rule);
+        // Before the revision, so that what was in force then judges no later instant.
+        let now = core.clock.now();
         if core.revision.get() == self.revision && rule.limit.key_names().len() == parts.len() {
-            let now = core.clock.now();
             let key = rule.key_with(&core.secret, parts);
             let mark = Mark::new(key, rule.plain.meta);
             if let Some((slot, state)) = core.table.read_as(key, &mark)
@@ -223,9 +224,13 @@ impl Keyed {
         let now = core.clock.now();
         loop {
             let rules = self.rules.load();
-            let Some((position, rule)) = rules.rule_of(self.limit) else {
+            let (domain, name) = (self.rule.limit.domain(), self.rule.limit.name());
+            let Some((position, rule)) = rules.rule_named(domain, name) else {
                 return Ok(unlimited(now));
             };
+            if rule.id != self.rule.id {
+                self.counts = OwnCounts::new(rule.counts.clone());
+            }
             (self.rule, self.revision) = (rule.clone(), rules.revision);
             let expected = rule.limit.key_names().len();
             if parts.len() != expected {
@@ -263,11 +268,10 @@ impl Limiter {
     pub fn keyed(&self, domain: &str, name: &str) -> Option<Keyed> {
         let mut rules = self.cached_rules();
         let set = rules.load();
-        let named = |limit: &crate::limit::Limit| limit.domain() == domain && limit.name() == name;
-        let rule = set.rules.iter().find(|rule| named(&rule.limit))?.clone();
-        let (limit, revision) = (rule.id, set.revision);
+        let rule = set.rule_named(domain, name)?.1.clone();
+        let revision = set.revision;
         let counts = OwnCounts::new(rule.counts.clone());
-        Some(Keyed { limiter: self.clone(), limit, revision, rule, counts, rules })
+        Some(Keyed { limiter: self.clone(), revision, rule, counts, rules })
     }
 }
 
@@ -295,7 +299,7 @@ impl fmt::Debug for Handle {
 
 impl fmt::Debug for Keyed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyed").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("Keyed").field("limit", &self.rule.limit.name()).finish_non_exhaustive()
     }
 }
 

@@ -125,6 +125,11 @@ impl Salt {
         KeyId::from_digest(state)
     }
 
+    /// The identity of the key without parts.
+    pub(crate) fn only_key(&self) -> KeyId {
+        KeyId::from_digest(self.start)
+    }
+
     /// The identity of the cell that keys share when the table is full.
     pub(crate) fn overflow_key(&self) -> KeyId {
         KeyId::from_digest(fold(self.start, self.overflow))

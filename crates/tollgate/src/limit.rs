@@ -3,6 +3,7 @@
 //! It knows what was written, not what was used: cells, keys and time are elsewhere. The field
 //! names are those of the policy file, and so are the names that errors give.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use crate::gcra::{BURST_MAX, Meter, Oversize};
@@ -162,12 +163,13 @@ impl Limit {
         let allowance = Allowance::parse(spec.rate, spec.burst, spec.burst_ratio)
             .map_err(|fault| refuse(fault.field, &fault.value, &fault.reason))?;
         let mut overrides: Vec<Override> = Vec::with_capacity(spec.overrides.len());
+        let mut known = HashSet::new();
         for written in spec.overrides {
             let parts = override_parts(&key, written.key).ok_or_else(|| {
                 let reason = format!("must give each of the limit's key parts once: {key:?}");
                 refuse("override.key", &show_key(written.key), &reason)
             })?;
-            if overrides.iter().any(|other| other.parts == parts) {
+            if !known.insert(parts.clone()) {
                 let reason = "is given twice";
                 return Err(refuse("override.key", &show_key(written.key), &reason));
             }

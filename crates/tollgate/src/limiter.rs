@@ -17,7 +17,7 @@ use crate::gcra::Retry;
 use crate::key::Secret;
 use crate::limit::{Limit, LimitError};
 use crate::request::{Descriptor, Request};
-use crate::rules::{Compile, Rule, RuleSet};
+use crate::rules::{Draft, Rule, RuleSet};
 use crate::table::Table;
 use crate::time::{Clock, Instant};
 
@@ -143,19 +143,16 @@ impl Limiter {
         let core = &*self.core;
         let _changing = core.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = core.rules.load_full();
-        let with = Compile {
-            secret: &core.secret,
-            before: &before,
-            keys_max: core.keys_max,
-            now: core.clock.now(),
-        };
-        let set = Arc::new(RuleSet::compile(limits, &with)?);
+        let draft = Draft::new(limits, &before, &core.secret, core.keys_max)?;
+        // From here on nothing takes long: between this reading and the store the rates before go
+        // on.
+        let set = Arc::new(draft.at(core.clock.now(), &before));
         core.rules.store(set.clone());
         core.revision.set(if set.rules.is_empty() { NONE_IN_FORCE } else { set.revision });
-        core.pin(&set);
         if set.changes_keys_of(&before) {
-            core.table.sweep(|key, meta, state| set.carry_over(key, meta, state));
+            core.table.sweep(|key, meta, state| set.carry_over(key, meta, state, &core.clock));
         }
+        core.pin(&set);
         Ok(set.revision)
     }
 
@@ -245,7 +242,7 @@ impl Core {
         spend: bool,
     ) -> Result<Decision, Stale> {
         let mut charges = Charges::default();
-        self.each_want(rules, request, |want| charges.push(want));
+        self.each_want(rules, request, |want| charges.add(want));
         self.decide_charges(rules, charges.as_slice(), now, spend)
     }
 
@@ -285,81 +282,47 @@ impl Core {
         now: Instant,
         spend: bool,
     ) -> Result<Decision, Stale> {
-        let mut shadow = None;
-        let mut denied: Option<(Reason, Decided)> = None;
-        let mut closest: Option<Decided> = None;
+        let mut findings = Findings::default();
         for want in wants {
-            let rule = &rules.rules[want.rule as usize];
-            let step = self.look(rules, want, now)?;
-            let decided = step.decided(rule, want);
-            match step.outcome {
-                Outcome::Denied(_) if rule.limit.is_shadow() => {
-                    shadow = shadow.or(Some(rule.id));
-                    if spend {
-                        rule.counts.count(Event::ShadowDenied);
-                    }
-                }
-                Outcome::Denied(reason) => denied = longer(denied, reason, decided, now),
-                Outcome::Allowed if !spend => closest = closer(closest, decided, now),
-                Outcome::Allowed => {}
-            }
+            let rule = &*rules.rules[want.rule as usize];
+            findings.add(rule, want, &self.look(rules, want, now)?, now);
         }
-        if denied.is_none() && spend {
-            let charged = self.charge_all(rules, wants, now, &mut shadow)?;
-            match charged {
-                Ok(allowed) => closest = allowed,
-                Err((reason, decided)) => denied = longer(None, reason, decided, now),
-            }
+        if findings.denied.is_none() && spend {
+            findings = self.charge_all(rules, wants, now)?;
         }
-        let Some((reason, decided)) = denied else {
-            return Ok(Decision { outcome: Outcome::Allowed, decided: closest, shadow, now });
-        };
-        if spend && let Some((_, rule)) = rules.rule_of(decided.limit) {
-            rule.counts.count(Event::Denied(reason));
+        if spend {
+            findings.count(rules, wants);
         }
-        let outcome = Outcome::Denied(reason);
-        Ok(Decision { outcome, decided: Some(decided), shadow, now })
+        Ok(findings.decision(now))
     }
 
-    /// Charges all or none. The inner result is the closest of the limits that were charged, or
-    /// what denied.
-    #[allow(clippy::type_complexity)] // Its one caller takes it apart at once.
-    fn charge_all(
+    /// Charges all or none, in order.
+    fn charge_all<'r>(
         &self,
-        rules: &RuleSet,
+        rules: &'r RuleSet,
         wants: &[Want],
         now: Instant,
-        shadow: &mut Option<LimitId>,
-    ) -> Result<Result<Option<Decided>, (Reason, Option<Decided>)>, Stale> {
+    ) -> Result<Findings<'r>, Stale> {
+        let mut findings = Findings::default();
         let mut made: Charges<Option<Passed>> = Charges::default();
-        let mut closest = None;
         for want in wants {
-            let rule = &rules.rules[want.rule as usize];
-            let step = match self.charge(rules, want, now) {
-                Ok(step) => step,
+            let rule = &*rules.rules[want.rule as usize];
+            match self.charge(rules, want, now) {
+                Ok(step) => {
+                    made.push(step.passed);
+                    findings.add(rule, want, &step, now);
+                }
                 Err(stale) => {
                     self.undo_all(rules, wants, made.as_slice());
                     return Err(stale);
                 }
-            };
-            made.push(step.passed);
-            match step.outcome {
-                Outcome::Allowed => closest = closer(closest, step.decided(rule, want), now),
-                Outcome::Denied(_) if rule.limit.is_shadow() => {
-                    *shadow = shadow.or(Some(rule.id));
-                }
-                Outcome::Denied(reason) => {
-                    self.undo_all(rules, wants, made.as_slice());
-                    return Ok(Err((reason, step.decided(rule, want))));
-                }
+            }
+            if findings.denied.is_some() {
+                self.undo_all(rules, wants, made.as_slice());
+                break;
             }
         }
-        for (want, passed) in wants.iter().zip(made.as_slice()) {
-            if passed.is_some() && want.cost > 0 {
-                rules.rules[want.rule as usize].counts.count(Event::Allowed);
-            }
-        }
-        Ok(Ok(closest))
+        Ok(findings)
     }
 
     fn undo_all(&self, rules: &RuleSet, wants: &[Want], made: &[Option<Passed>]) {
@@ -412,9 +375,7 @@ impl Core {
                 debug_assert!(added.is_ok());
                 continue;
             };
-            if found.meta != meta {
-                locked.carry_over(found.place, |key, meta, state| set.carry_over(key, meta, state));
-            }
+            debug_assert_eq!(found.meta, meta, "the sweep came by");
         }
     }
 }
@@ -422,19 +383,79 @@ impl Core {
 /// Counts the one step that a decision took, and says what it means.
 #[inline]
 pub(crate) fn conclude(rule: &Rule, want: &Want, step: &Step<'_>, now: Instant) -> Decision {
-    let (outcome, shadow, event) = match step.outcome {
-        Outcome::Allowed => (Outcome::Allowed, None, Event::Allowed),
-        Outcome::Denied(_)
-            if rule.limit.is_shadow() && !cfg!(tollgate_mutant = "shadow_denies") =>
-        {
-            (Outcome::Allowed, Some(rule.id), Event::ShadowDenied)
-        }
-        Outcome::Denied(reason) => (step.outcome, None, Event::Denied(reason)),
-    };
     if want.cost > 0 {
-        rule.counts.count(event);
+        rule.counts.count(event(rule, step.outcome));
     }
-    Decision { outcome, decided: step.decided(rule, want), shadow, now }
+    if rule.limit.is_shadow() && !cfg!(tollgate_mutant = "shadow_denies") {
+        // A shadow decides nothing.
+        let shadow = (step.outcome != Outcome::Allowed).then_some(rule.id);
+        return Decision { shadow, ..unlimited(now) };
+    }
+    Decision { outcome: step.outcome, decided: step.decided(rule, want), shadow: None, now }
+}
+
+/// What the steps of a decision come to.
+#[derive(Default)]
+struct Findings<'r> {
+    /// The denial that lasts the longest.
+    denied: Option<Denial<'r>>,
+    /// Of the limits that allow the one with the least remaining.
+    closest: Option<Decided>,
+    /// The first shadow limit that would have denied.
+    shadow: Option<LimitId>,
+    /// What each want came to, in their order.
+    outcomes: Charges<Option<Outcome>>,
+}
+
+impl<'r> Findings<'r> {
+    fn add(&mut self, rule: &'r Rule, want: &Want, step: &Step<'_>, now: Instant) {
+        self.outcomes.push(Some(step.outcome));
+        let decided = step.decided(rule, want);
+        match (step.outcome, decided) {
+            // A shadow decides nothing.
+            (Outcome::Denied(_), _)
+                if rule.limit.is_shadow() && !cfg!(tollgate_mutant = "shadow_denies") =>
+            {
+                self.shadow = self.shadow.or(Some(rule.id));
+            }
+            (Outcome::Allowed, Some(_)) if rule.limit.is_shadow() => {}
+            (Outcome::Allowed, Some(decided)) => self.closest = closer(self.closest, decided, now),
+            (Outcome::Denied(reason), Some(decided)) => {
+                self.denied = longer(self.denied, (reason, rule, decided), now);
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// A success counts for all, a denial for the limit that decided; shadows count what they saw.
+    fn count(&self, rules: &RuleSet, wants: &[Want]) {
+        if let Some((reason, rule, _)) = self.denied {
+            rule.counts.count(Event::Denied(reason));
+        }
+        for (want, outcome) in wants.iter().zip(self.outcomes.as_slice()) {
+            let rule = &*rules.rules[want.rule as usize];
+            let event = outcome.map(|outcome| event(rule, outcome));
+            let counts = event == Some(Event::ShadowDenied) || self.denied.is_none();
+            if let Some(event) = event.filter(|_| counts && want.cost > 0) {
+                rule.counts.count(event);
+            }
+        }
+    }
+
+    fn decision(&self, now: Instant) -> Decision {
+        let (outcome, decided) = match self.denied {
+            Some((reason, _, decided)) => (Outcome::Denied(reason), Some(decided)),
+            None => (Outcome::Allowed, self.closest),
+        };
+        Decision { outcome, decided, shadow: self.shadow, now }
+    }
+}
+
+fn event(rule: &Rule, outcome: Outcome) -> Event {
+    match outcome {
+        Outcome::Denied(_) if rule.limit.is_shadow() => Event::ShadowDenied,
+        outcome => Event::of(outcome),
+    }
 }
 
 /// The answer when no limit applies.
@@ -442,36 +463,29 @@ pub(crate) fn unlimited(now: Instant) -> Decision {
     Decision { outcome: Outcome::Allowed, decided: None, shadow: None, now }
 }
 
+type Denial<'r> = (Reason, &'r Rule, Decided);
+
 /// Of two denials the one that lasts longer: the request must outwait both.
-fn longer(
-    known: Option<(Reason, Decided)>,
-    reason: Reason,
-    decided: Option<Decided>,
-    now: Instant,
-) -> Option<(Reason, Decided)> {
-    let Some(decided) = decided else { return known };
-    let retry = |reason, decided| {
+fn longer<'r>(known: Option<Denial<'r>>, other: Denial<'r>, now: Instant) -> Option<Denial<'r>> {
+    let retry = |(reason, _, decided): Denial<'_>| {
         let outcome = Outcome::Denied(reason);
         let denial = Decision { outcome, decided: Some(decided), shadow: None, now };
         denial.retry_at().unwrap_or(Retry::Never)
     };
     match known {
         Some(known) if cfg!(tollgate_mutant = "first_denial_stands") => Some(known),
-        Some((known_reason, known)) if retry(known_reason, known) >= retry(reason, decided) => {
-            Some((known_reason, known))
-        }
-        _ => Some((reason, decided)),
+        Some(known) if retry(known) >= retry(other) => Some(known),
+        _ => Some(other),
     }
 }
 
 /// Of two limits that allow the one with less remaining.
-fn closer(known: Option<Decided>, decided: Option<Decided>, now: Instant) -> Option<Decided> {
+fn closer(known: Option<Decided>, other: Decided, now: Instant) -> Option<Decided> {
     let remaining = |decided: &Decided| decided.meter.remaining(decided.tat, now);
-    match (known, decided) {
-        (Some(a), _) if cfg!(tollgate_mutant = "first_limit_speaks") => Some(a),
-        (Some(a), Some(b)) if remaining(&b) < remaining(&a) => Some(b),
-        (Some(a), _) => Some(a),
-        (None, b) => b,
+    match known {
+        Some(known) if cfg!(tollgate_mutant = "first_limit_speaks") => Some(known),
+        Some(known) if remaining(&known) <= remaining(&other) => Some(known),
+        _ => Some(other),
     }
 }
 

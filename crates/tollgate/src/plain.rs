@@ -3,7 +3,7 @@
 //! It charges a key that is in its slot, under its limit's own meter, at a cost within the burst.
 //! Everything else is declined and left to `charge`, which can do all that this can.
 
-use crate::cell::{HELD, Mark, Meta, Slot};
+use crate::cell::{Mark, Meta, Slot};
 use crate::decision::{Outcome, Reason};
 use crate::gcra::{Meter, Verdict};
 use crate::time::Instant;
@@ -32,15 +32,15 @@ impl Plain {
             Verdict::Conforms { next } if slot.exchange(state, next) => {
                 Some((Outcome::Allowed, next))
             }
-            Verdict::Conforms { .. } => self.charge_in_turn(slot, mark, cost, now),
-            Verdict::Wait | Verdict::Never if state == HELD => None,
-            Verdict::Wait | Verdict::Never => Some((Outcome::Denied(Reason::OverLimit), state)),
+            Verdict::Wait | Verdict::Never if slot.still_has(state) => {
+                Some((Outcome::Denied(Reason::OverLimit), state))
+            }
+            _ => self.charge_in_turn(slot, mark, cost, now),
         }
     }
 
-    /// Tries again after another charge of the key went through. Two threads that keep taking the
-    /// line from each other are slower than two that take turns, so each try is preceded by a
-    /// pause.
+    /// Tries again after somebody else changed the state. Two threads that keep taking the line
+    /// from each other are slower than two that take turns, so there is a pause first.
     #[cold]
     #[inline(never)]
     fn charge_in_turn(
@@ -50,20 +50,9 @@ impl Plain {
         cost: u64,
         now: Instant,
     ) -> Option<(Outcome, u64)> {
-        loop {
-            std::hint::spin_loop();
-            let state = slot.read_as(mark)?;
-            match self.meter.judge_plainly(state, cost, now)? {
-                Verdict::Conforms { next } => {
-                    if slot.exchange(state, next) {
-                        return Some((Outcome::Allowed, next));
-                    }
-                }
-                Verdict::Wait | Verdict::Never if state == HELD => return None,
-                Verdict::Wait | Verdict::Never => {
-                    return Some((Outcome::Denied(Reason::OverLimit), state));
-                }
-            }
-        }
+        std::hint::spin_loop();
+        // What is in other hands now is not worth waiting for here.
+        let state = slot.read_as(mark).filter(|state| slot.still_has(*state))?;
+        self.charge(slot, state, mark, cost, now)
     }
 }

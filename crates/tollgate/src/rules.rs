@@ -5,7 +5,7 @@
 //! A change that a meter can bend to keeps its tuning; one that it cannot gets the next number, and
 //! states under the old one are converted when they are met.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::counts::LimitCounts;
 use crate::decision::LimitId;
 use crate::gcra::{Meter, Oversize};
 use crate::key::{KeyId, Part, Salt, Secret};
-use crate::limit::{Allowance, Limit, LimitError};
-use crate::matcher::{DigestHasher, Matcher};
+use crate::limit::{Allowance, Limit, LimitError, Override};
+use crate::matcher::{DigestHasher, Matcher, TooManyShapes};
 use crate::plain::Plain;
 use crate::request::Descriptor;
 use crate::table::Visit;
-use crate::time::Instant;
+use crate::time::{Clock, Instant};
 
 /// All limits in force.
 #[derive(Debug, Default)]
@@ -61,6 +61,7 @@ pub(crate) struct Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tuning {
     number: u32,
+    allowance: Allowance,
     pub(crate) meter: Option<Meter>,
 }
 
@@ -78,59 +79,94 @@ struct Next {
     limit: u32,
 }
 
-/// What a set of limits was compiled from, besides the limits.
-pub(crate) struct Compile<'a> {
-    pub(crate) secret: &'a Secret,
-    pub(crate) before: &'a RuleSet,
-    pub(crate) keys_max: u64,
-    pub(crate) now: Instant,
+/// A set of limits with all that takes long already done, and no time in it yet.
+pub(crate) struct Draft {
+    set: RuleSet,
+    limits: Vec<DraftLimit>,
 }
 
-impl RuleSet {
-    /// The set that follows `before` with these limits.
+struct DraftLimit {
+    limit: Limit,
+    salt: Salt,
+    /// The keys of its overrides, in their order.
+    keys: Vec<KeyId>,
+    /// The position of the rule that it replaces.
+    old: Option<u32>,
+}
+
+impl Draft {
+    /// The set that is to follow `before` with these limits.
     ///
     /// # Errors
     /// When two limits have one name, a domain has more than 16 match shapes, or there are more
     /// limits and overrides than the table can keep cells for. Nothing is changed.
-    pub(crate) fn compile(limits: Vec<Limit>, with: &Compile<'_>) -> Result<Self, LimitError> {
-        let before = with.before;
-        let known: HashMap<_, _> = before
-            .rules
-            .iter()
-            .map(|rule| ((rule.limit.domain(), rule.limit.name()), rule))
-            .collect();
-        let mut set = Self {
-            revision: before.revision + 1,
-            since: with.now,
-            next: before.next,
-            ..Self::default()
+    pub(crate) fn new(
+        limits: Vec<Limit>,
+        before: &RuleSet,
+        secret: &Secret,
+        keys_max: u64,
+    ) -> Result<Self, LimitError> {
+        let named = |rule: &'_ Arc<Rule>| {
+            (Box::<str>::from(rule.limit.domain()), Box::<str>::from(rule.limit.name()))
         };
-        let mut names = std::collections::HashSet::new();
-        let pinned_max = PINNED_FREE + with.keys_max / 8;
+        let old: HashMap<_, _> = before.rules.iter().map(named).zip(0_u32..).collect();
+        let mut names = HashSet::new();
+        let mut set =
+            RuleSet { revision: before.revision + 1, next: before.next, ..RuleSet::default() };
+        let mut drafts = Vec::with_capacity(limits.len());
         let mut pinned = 0;
-        for limit in &limits {
-            if !names.insert((limit.domain(), limit.name())) {
-                let name = limit.name().into();
-                return Err(LimitError::of(limit, "name", name, "is taken by an earlier limit"));
-            }
+        for (limit, position) in limits.into_iter().zip(0..) {
+            let name = (limit.domain().into(), limit.name().into());
             pinned += 1 + limit.overrides().len() as u64;
-            if pinned > pinned_max {
+            if pinned > PINNED_FREE + keys_max / 8 {
                 let reason = "more limits and overrides than keys_max / 8 + 64; raise keys_max";
-                return Err(LimitError::of(limit, "override", pinned.to_string(), reason));
+                return Err(LimitError::of(&limit, "override", pinned.to_string(), reason));
             }
+            if pinned > u64::from(TUNINGS_MAX - before.next.tuning) {
+                let reason = "the limits changed two billion times; restart the process";
+                return Err(LimitError::of(&limit, "rate", String::new(), reason));
+            }
+            set.add_to_matcher(&limit, position, secret)?;
+            let salt = secret.salt(limit.domain(), limit.name(), limit.key_names());
+            let key = |written: &Override| {
+                salt.key(secret, written.parts.iter().map(|part| Part::from(&**part)))
+            };
+            let keys = limit.overrides().iter().map(key).collect();
+            let old = old.get(&name).copied();
+            if !names.insert(name) {
+                let name = limit.name().into();
+                return Err(LimitError::of(&limit, "name", name, "is taken by an earlier limit"));
+            }
+            drafts.push(DraftLimit { limit, salt, keys, old });
         }
-        for limit in limits {
-            let old = known.get(&(limit.domain(), limit.name())).copied();
-            set.add(limit, old.map(|rule| &**rule), with)?;
-        }
-        if set.next.tuning >= TUNINGS_MAX || set.next.limit == u32::MAX {
-            let Some(rule) = set.rules.first() else { return Ok(set) };
-            let reason = "the limits changed two billion times; restart the process";
-            return Err(LimitError::of(&rule.limit, "rate", String::new(), reason));
-        }
-        Ok(set)
+        Ok(Self { set, limits: drafts })
     }
 
+    /// The set as it is from `now` on; it is to be put in force at once, since until then the rates
+    /// of `before` go on.
+    pub(crate) fn at(self, now: Instant, before: &RuleSet) -> RuleSet {
+        let Self { mut set, limits } = self;
+        set.since = now;
+        let mut successors = HashMap::new();
+        for (draft, position) in limits.into_iter().zip(0..) {
+            if let Some(old) = draft.old {
+                successors.insert(old, position);
+            }
+            set.add(draft, position, before);
+        }
+        // Overrides that a limit no longer has go back to the limit's own tuning.
+        for (number, (rule, tuning)) in &before.tunings {
+            let (Some(tuning), Some(&successor)) = (tuning, successors.get(rule)) else { continue };
+            let same_keys = set.rules[successor as usize].salt == before.rules[*rule as usize].salt;
+            if same_keys && !set.tunings.contains_key(number) {
+                set.retired.insert(*number, Retired { meter: tuning.meter, rule: successor });
+            }
+        }
+        set
+    }
+}
+
+impl RuleSet {
     /// The matcher of a domain, if any limit is in it.
     #[inline]
     pub(crate) fn domain(&self, domain: &str) -> Option<&Matcher> {
@@ -140,6 +176,12 @@ impl RuleSet {
     /// The rule with this id, and its position.
     pub(crate) fn rule_of(&self, id: LimitId) -> Option<(usize, &Arc<Rule>)> {
         self.rules.iter().enumerate().find(|(_, rule)| rule.id == id)
+    }
+
+    /// The rule of this name, and its position.
+    pub(crate) fn rule_named(&self, domain: &str, name: &str) -> Option<(usize, &Arc<Rule>)> {
+        let named = |rule: &Rule| rule.limit.name() == name && rule.limit.domain() == domain;
+        self.rules.iter().enumerate().find(|(_, rule)| named(rule))
     }
 
     /// How a key's state is read; `None` when its meaning is not of this set.
@@ -168,14 +210,18 @@ impl RuleSet {
             Some(&(rule, None)) => self.rules[rule as usize].tuning.meter,
             None => match self.retired.get(&meta.tuning()) {
                 Some(retired) => retired.meter,
-                None => return true,
+                // Of a limit that is gone; but what a later set numbered is not ours to forget.
+                None => return meta.tuning() < self.next.tuning,
             },
         };
         meter.is_none_or(|meter| meter.is_as_new(state, now))
     }
 
     /// What becomes of a key of the set before under this one.
-    pub(crate) fn carry_over(&self, key: KeyId, meta: Meta, state: u64) -> Visit {
+    ///
+    /// A state is converted as of the moment at which it is met: until then, threads that still
+    /// have the set before go on charging by its meters.
+    pub(crate) fn carry_over(&self, key: KeyId, meta: Meta, state: u64, clock: &Clock) -> Visit {
         let (rule, meter) =
             match (self.tunings.get(&meta.tuning()), self.retired.get(&meta.tuning())) {
                 (Some(&(rule, tuning)), _) => {
@@ -192,9 +238,10 @@ impl RuleSet {
         let Some(next_meter) = &next.meter else {
             return if next_meta.is_pinned() { Visit::Move(next_meta, 0) } else { Visit::Drop };
         };
+        let now = clock.now().max(self.since);
         let state = match meter {
-            Some(meter) => meter.convert(state, next_meter, self.since),
-            None => next_meter.fresh(self.since),
+            Some(meter) => meter.convert(state, next_meter, now),
+            None => next_meter.fresh(now),
         };
         Visit::Move(next_meta, state)
     }
@@ -217,52 +264,41 @@ impl RuleSet {
         anchors.map(|rule| (rule.anchor, &**rule)).chain(overridden)
     }
 
-    fn add(
+    fn add_to_matcher(
         &mut self,
-        limit: Limit,
-        old: Option<&Rule>,
-        with: &Compile<'_>,
+        limit: &Limit,
+        position: u32,
+        secret: &Secret,
     ) -> Result<(), LimitError> {
-        let position = self.rules.len() as u32;
         let matcher = self.domains.entry(limit.domain().into()).or_default();
-        if matcher.add(with.secret, &limit, position).is_err() {
+        matcher.add(secret, limit, position).map_err(|TooManyShapes| {
             let names: Vec<&str> = limit.matches().iter().map(|entry| &*entry.name).collect();
             let reason = "is the 17th combination of entries in its domain; at most 16 are matched";
-            return Err(LimitError::of(&limit, "match", names.join(", "), reason));
-        }
-        let salt = with.secret.salt(limit.domain(), limit.name(), limit.key_names());
+            LimitError::of(limit, "match", names.join(", "), reason)
+        })
+    }
+
+    fn add(&mut self, draft: DraftLimit, position: u32, before: &Self) {
+        let DraftLimit { limit, salt, keys, old } = draft;
+        let old = old.map(|old| &*before.rules[old as usize]);
         // Another key is another set of cells, even under one name.
         let old_cells = old.filter(|old| old.salt == salt);
-        let old_tuning = old_cells.map(|old| (old.tuning, old.limit.allowance()));
-        let tuning = self.tune(&limit, limit.allowance(), position, old_tuning, with.now);
+        let old_tuning = old_cells.map(|old| old.tuning);
+        let tuning = self.tune(&limit, limit.allowance(), position, old_tuning);
         self.tunings.insert(tuning.number, (position, None));
-        for written in limit.overrides() {
-            let parts = written.parts.iter().map(|part| Part::from(&**part));
-            let key = salt.key(with.secret, parts.clone());
-            let old_tuning = old_cells.and_then(|old| {
-                let same = |other: &&crate::limit::Override| other.parts == written.parts;
-                let allowance = old.limit.overrides().iter().find(same)?.allowance;
-                Some((*with.before.overrides.get(&key)?, allowance))
-            });
-            let tuning = self.tune(&limit, written.allowance, position, old_tuning, with.now);
+        for (key, written) in keys.iter().zip(limit.overrides()) {
+            let old_tuning = old_cells.and_then(|_| before.overrides.get(key).copied());
+            let tuning = self.tune(&limit, written.allowance, position, old_tuning);
             self.tunings.insert(tuning.number, (position, Some(tuning)));
-            self.overrides.insert(key, tuning);
-        }
-        if old_cells.is_some() {
-            self.retire_overrides(position, with.before, old);
+            self.overrides.insert(*key, tuning);
         }
         let id = old.map_or_else(|| LimitId(post_increment(&mut self.next.limit)), |old| old.id);
         let unchanged = old.filter(|old| old.limit == limit);
-        let anchor = if limit.key_names().is_empty() {
-            salt.key(with.secret, [])
-        } else {
-            salt.overflow_key()
-        };
         // A limit without a key has one cell, which is pinned; a shadow's denials are no denials.
+        let keyless = limit.key_names().is_empty();
         let plain = match tuning.meter {
             Some(meter) if !limit.is_shadow() => {
-                let meta = Meta::new(tuning.number, limit.key_names().is_empty());
-                Plain { meta, meter }
+                Plain { meta: Meta::new(tuning.number, keyless), meter }
             }
             meter => Plain { meta: Meta::NONE, meter: meter.unwrap_or_default() },
         };
@@ -272,11 +308,10 @@ impl RuleSet {
             tuning,
             plain,
             counts: old.map_or_else(|| Arc::new(LimitCounts::new()), |old| old.counts.clone()),
-            anchor,
+            anchor: if keyless { salt.only_key() } else { salt.overflow_key() },
             salt,
             limit,
         }));
-        Ok(())
     }
 
     /// The tuning for an allowance, given the one before it: the same or bent if that can be, else
@@ -286,36 +321,44 @@ impl RuleSet {
         limit: &Limit,
         allowance: Allowance,
         rule: u32,
-        old: Option<(Tuning, Allowance)>,
-        now: Instant,
+        old: Option<Tuning>,
     ) -> Tuning {
-        if let Some((tuning, was)) = old {
-            let bent = bend(tuning.meter, was, allowance, limit.oversize(), now);
-            if let Some(meter) = bent {
-                return Tuning { meter, ..tuning };
+        if let Some(tuning) = old {
+            if let Some(meter) = tuning.bend(allowance, limit.oversize(), self.since) {
+                return Tuning { meter, allowance, ..tuning };
             }
             self.retired.insert(tuning.number, Retired { meter: tuning.meter, rule });
         }
         // What is owed is carried over in granules rounded up; a nanosecond's rest covers the
         // fraction that the old meter's token time drops.
-        let start = if old.is_some() { now.saturating_add(NANOSECOND) } else { now };
+        let start = if old.is_some() { self.since.saturating_add(NANOSECOND) } else { self.since };
         let meter = match allowance {
             Allowance::Unlimited => None,
             Allowance::Metered { rate, burst } => {
                 Some(Meter::new(rate, burst, limit.oversize(), start))
             }
         };
-        Tuning { number: post_increment(&mut self.next.tuning), meter }
+        Tuning { number: post_increment(&mut self.next.tuning), allowance, meter }
     }
+}
 
-    /// Overrides that a limit no longer has go back to the limit's own tuning.
-    fn retire_overrides(&mut self, rule: u32, before: &Self, old: Option<&Rule>) {
-        for (number, (old_rule, tuning)) in &before.tunings {
-            let Some(tuning) = tuning else { continue };
-            let of_old = old.is_some_and(|old| before.rules[*old_rule as usize].id == old.id);
-            if of_old && !self.tunings.contains_key(number) {
-                self.retired.insert(*number, Retired { meter: tuning.meter, rule });
+impl Tuning {
+    /// The meter for another allowance, if states keep their meaning under it.
+    fn bend(
+        &self,
+        allowance: Allowance,
+        oversize: Oversize,
+        now: Instant,
+    ) -> Option<Option<Meter>> {
+        match (self.meter, allowance) {
+            (None, Allowance::Unlimited) => Some(None),
+            (Some(meter), Allowance::Metered { rate, burst }) => {
+                if self.allowance == allowance && meter.oversize() == oversize {
+                    return Some(Some(meter));
+                }
+                meter.bend(rate, burst, oversize, now).map(Some)
             }
+            (None, Allowance::Metered { .. }) | (Some(_), Allowance::Unlimited) => None,
         }
     }
 }
@@ -338,26 +381,6 @@ impl Rule {
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.tuning.meter.is_none() && self.limit.overrides().is_empty()
-    }
-}
-
-/// The meter for another allowance, if states keep their meaning under it.
-fn bend(
-    meter: Option<Meter>,
-    was: Allowance,
-    allowance: Allowance,
-    oversize: Oversize,
-    now: Instant,
-) -> Option<Option<Meter>> {
-    match (meter, allowance) {
-        (None, Allowance::Unlimited) => Some(None),
-        (Some(meter), Allowance::Metered { rate, burst }) => {
-            if was == allowance && meter.oversize() == oversize {
-                return Some(Some(meter));
-            }
-            meter.bend(rate, burst, oversize, now).map(Some)
-        }
-        (None, Allowance::Metered { .. }) | (Some(_), Allowance::Unlimited) => None,
     }
 }
 

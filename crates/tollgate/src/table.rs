@@ -244,8 +244,10 @@ impl Locked<'_> {
         loop {
             let way = self.search(key, now, &is_as_new);
             if let Some(place) = way.evicted {
-                self.table.used.sub();
-                self.table.count_of(meta).add(1);
+                if meta.is_pinned() {
+                    self.table.used.sub();
+                    self.table.pinned.add(1);
+                }
                 self.table.slots[place].settle(key, meta, state);
                 return Ok(evicted + 1);
             }
@@ -264,15 +266,6 @@ impl Locked<'_> {
                 return Err(Full);
             }
         }
-    }
-
-    /// Does with one key what `visit` says of it; see [`Table::sweep`].
-    pub(crate) fn carry_over(
-        &mut self,
-        place: usize,
-        mut visit: impl FnMut(KeyId, Meta, u64) -> Visit,
-    ) {
-        self.visit(place, &mut visit);
     }
 
     fn count_one(&self, meta: Meta) -> bool {
@@ -396,7 +389,12 @@ impl Locked<'_> {
         self.table.slots[place].vacate(next_is_empty);
     }
 
-    fn visit(&mut self, place: usize, visit: &mut impl FnMut(KeyId, Meta, u64) -> Visit) {
+    /// Does with one key what `visit` says of it; see [`Table::sweep`].
+    pub(crate) fn visit(
+        &mut self,
+        place: usize,
+        visit: &mut impl FnMut(KeyId, Meta, u64) -> Visit,
+    ) {
         let slot = &self.table.slots[place];
         // Ends when no charge comes between looking and taking.
         while let Seen::Key { key, meta, state } = slot.look() {
