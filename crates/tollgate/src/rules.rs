@@ -238,7 +238,9 @@ impl RuleSet {
         let Some(next_meter) = &next.meter else {
             return if next_meta.is_pinned() { Visit::Move(next_meta, 0) } else { Visit::Drop };
         };
-        let now = clock.now().max(self.since);
+        let met =
+            if cfg!(tollgate_mutant = "converted_too_late") { self.since } else { clock.now() };
+        let now = met.max(self.since);
         let state = match meter {
             Some(meter) => meter.convert(state, next_meter, now),
             None => next_meter.fresh(now),
@@ -393,3 +395,51 @@ fn post_increment(n: &mut u32) -> u32 {
 const NANOSECOND: std::time::Duration = std::time::Duration::from_nanos(1);
 /// Limits and overrides that any table has room for, besides its keys.
 const PINNED_FREE: u64 = 64;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::gcra::Verdict;
+    use crate::limit::LimitSpec;
+
+    fn draft(rate: &str, before: &RuleSet, secret: &Secret) -> Draft {
+        let spec = LimitSpec { name: "api", key: &["tenant"], rate, ..LimitSpec::DEFAULT };
+        let limit = Limit::parse(&LimitSpec { burst: Some(10), ..spec }).expect("sound");
+        Draft::new(vec![limit], before, secret, 100).expect("sound")
+    }
+
+    /// The replacement of a limit of a million a second by one of a single a second began at 1 s; a
+    /// thread that did not know spent a unit at 10 s. The key once owed the nine million that the
+    /// old rate had produced in between.
+    #[test]
+    fn a_key_owes_what_it_spent_under_the_old_rules_and_not_the_time_in_which_it_did() {
+        let (secret, (clock, hand)) = (Secret::random(), Clock::manual());
+        let before = RuleSet::default();
+        let before = draft("1000000/s", &before, &secret).at(Instant::ZERO, &before);
+        let after = draft("1/s", &before, &secret).at(Instant::from_nanos(1_000_000_000), &before);
+        hand.advance(Duration::from_secs(10));
+        let (old, new) = (&before.rules[0], &after.rules[0]);
+        let key = old.key_with(&secret, &["a".into()]);
+        let (meta, tuning) = before.tuning_for(old, key);
+        let meter = tuning.meter.expect("metered");
+        let Verdict::Conforms { next } = meter.judge(0, 1, clock.now()) else { panic!("rested") };
+        let Visit::Move(meta, state) = after.carry_over(key, meta, next, &clock) else {
+            panic!("it needs other granules");
+        };
+        assert_eq!(meta.tuning(), new.tuning.number);
+        let meter = new.tuning.meter.expect("metered");
+        assert_eq!(meter.remaining(state, clock.now()), 9);
+    }
+
+    #[test]
+    fn a_set_does_not_forget_what_a_later_one_numbered() {
+        let secret = Secret::random();
+        let before = RuleSet::default();
+        let before = draft("1000000/s", &before, &secret).at(Instant::ZERO, &before);
+        let after = draft("1/s", &before, &secret).at(Instant::ZERO, &before);
+        let (meta, _) = after.tuning_for(&after.rules[0], KeyId { high: 9, low: 9 });
+        assert!(!before.is_as_new(meta, u64::MAX / 2, Instant::ZERO));
+    }
+}

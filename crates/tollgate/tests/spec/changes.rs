@@ -1,7 +1,7 @@
 //! A change of the limits keeps what every key used: no second burst, no forgotten debt.
 
 use proptest::prelude::*;
-use tollgate::{LimitSpec, OverrideSpec, Rate};
+use tollgate::{LimitSpec, OverrideSpec, Oversize, Rate};
 
 use crate::support::{SECOND, api, ask, limiter, limits, nanos, passed, peek, seconds};
 
@@ -112,6 +112,49 @@ fn another_key_is_another_set_of_cells() {
     limiter.replace(limits(&[by_user])).expect("sound");
     assert_eq!(crate::support::passed(&limiter, "a", 2), 1);
     assert!(crate::support::ask_of(&limiter, &[("user", "a")], 1).is_allowed());
+}
+
+/// 10^12/s counts in granules of 64; a burst of 648 is no whole number of them.
+#[test]
+fn a_burst_is_not_rounded_up_to_the_granules_of_the_rate_before() {
+    let (limiter, hand) = limiter(&[api("1000000000000/s", 6400)]);
+    hand.advance(seconds(1));
+    limiter.replace(limits(&[api("125000000000/s", 648)])).expect("sound");
+    hand.advance(nanos(44));
+    let mut units = 0;
+    for tick in 0..22_u64 {
+        while ask(&limiter, "a", 64).is_allowed() {
+            units += 64;
+        }
+        assert!(units <= 648 + tick * 125, "{units} units in {tick} ns");
+        hand.advance(nanos(1));
+    }
+}
+
+/// A debt at the end of the range met finer granules, kept its number, and was moved on by one to
+/// tell the two apart: onto the mark of a cell in other hands, so that the key got a second cell.
+#[test]
+fn a_debt_beyond_all_reason_outlives_a_change() {
+    let paced = |rate| LimitSpec { oversize: Oversize::Pace, ..api(rate, 1) };
+    let (limiter, hand) = limiter(&[paced("100/365d")]);
+    hand.advance(seconds(1));
+    assert!(ask(&limiter, "a", 1 << 40).is_allowed());
+    let used = limiter.keys_used();
+    limiter.replace(limits(&[paced("1/365d")])).expect("sound");
+    assert!(!ask(&limiter, "a", 1).is_allowed());
+    assert_eq!(limiter.keys_used(), used);
+}
+
+#[test]
+fn a_keyed_limit_that_comes_back_is_kept_again() {
+    let (limiter, _) = limiter(&[api("10/h", 10)]);
+    let mut keyed = limiter.keyed("default", "api").expect("in force");
+    limiter.replace(Vec::new()).expect("sound");
+    assert!(keyed.check(&["a".into()], 1_000).expect("one part").is_allowed());
+    limiter.replace(limits(&[api("10/h", 10)])).expect("sound");
+    let mut passes = || keyed.check(&["a".into()], 1).expect("one part").is_allowed();
+    assert_eq!((0..100).filter(|_| passes()).count(), 10);
+    assert_eq!(limiter.limits()[0].counts.allowed, 10);
 }
 
 proptest! {

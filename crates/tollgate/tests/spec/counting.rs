@@ -22,6 +22,7 @@ fn a_denial_under_several_limits_counts_for_the_one_that_decided() {
     for _ in 0..3 {
         ask_of(&limiter, &[("tenant", "a")], 1);
     }
+    ask_of(&limiter, &[("tenant", "b")], 0);
     let [wide, tight] = &limiter.limits()[..] else { panic!("two limits") };
     assert_eq!(wide.counts, Counts { allowed: 1, ..Counts::default() });
     assert_eq!(tight.counts, Counts { allowed: 1, over_limit: 2, ..Counts::default() });

@@ -97,3 +97,22 @@ fn keys_that_rested_make_room_for_as_many_new_ones() {
     }
     assert!(limiter.keys_used() <= 10_001);
 }
+
+/// Its clock reading is older than an eviction in its segment; the whole burst is there all the same.
+#[test]
+fn a_newcomer_with_an_older_clock_may_spend_its_whole_burst() {
+    let change = |options| Options { keys_max: 2, ..options };
+    let by_user = LimitSpec { name: "other", key: &["user"], ..api("10/s", 10) };
+    let (limiter, hand) = limiter_with(&[api("10/s", 10), by_user], change);
+    for (tenant, user) in [("a", "x"), ("b", "y")] {
+        hand.advance(seconds(10));
+        let pairs = [("tenant", tenant), ("user", user)];
+        assert!(crate::support::ask_of(&limiter, &pairs, 1).is_allowed());
+    }
+    let evicted: u64 = limiter.limits().iter().map(|limit| limit.counts.evicted).sum();
+    assert!(evicted > 0);
+    // Without the other limit there is room, and nothing else has changed.
+    limiter.replace(crate::support::limits(&[api("10/s", 10)])).expect("sound");
+    hand.turn_back(crate::support::nanos(100));
+    assert!(ask(&limiter, "c", 10).is_allowed());
+}

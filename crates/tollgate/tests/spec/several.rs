@@ -138,7 +138,10 @@ fn one_key_under_two_descriptors_is_charged_for_both_or_for_none() {
     let (limiter, _) = limiter(&[per("api", "tenant", "10/s", 10)]);
     let entries = [Entry::new("tenant", "a")];
     let six = Descriptor::new(&entries).expect("sound").with_cost(6);
-    assert!(!limiter.check(&Request::new(&[six, six])).is_allowed());
+    // Together they cost 12 of 10, which never passes.
+    let denied = limiter.check(&Request::new(&[six, six]));
+    assert_eq!(denied.outcome(), Outcome::Denied(Reason::CostExceedsBurst));
+    assert_eq!(limiter.peek(&Request::new(&[six, six])), denied);
     let all = limiter.check(&Request::new(&[six.with_cost(10)]));
     assert_eq!((all.is_allowed(), all.remaining()), (true, Some(0)));
 }
