@@ -96,6 +96,9 @@ impl Decision {
     }
 
     /// Whole units that the deciding limit has left for this key, from 0 to its burst.
+    ///
+    /// At rates whose units fall beside whole nanoseconds (7,001/s, 1 GiB/s) the last of them may
+    /// have to wait for the next nanosecond.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.decided.map(|decided| decided.meter.remaining(decided.tat, self.now))

@@ -21,7 +21,8 @@ impl Secret {
     pub fn random() -> Self {
         let mut seed = [0; 32];
         for chunk in seed.chunks_exact_mut(8) {
-            // Each state holds fresh SipHash keys that the standard library drew from the system.
+            // SipHash of nothing, under keys that the standard library drew from the system for
+            // this thread and counts up: 128 bits of entropy.
             chunk.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
         }
         Self::from_seed(seed)

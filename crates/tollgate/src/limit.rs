@@ -269,7 +269,8 @@ impl Allowance {
         let burst = if burst.is_none() { asked - asked % granule } else { asked };
         if burst % granule != 0 || (burst == 0 && parsed != Rate::ZERO) {
             let reason = format!("must be a multiple of {granule} at this rate");
-            return Err(Fault::new(field, asked, reason));
+            let shown = ratio.map_or_else(|| asked.to_string(), |ratio| ratio.to_string());
+            return Err(Fault::new(field, shown, reason));
         }
         if burst > BURST_MAX {
             return Err(Fault::new(field, asked, "must be at most 2^62"));

@@ -48,7 +48,7 @@ pub(crate) struct Rule {
     /// The revision that last changed it.
     pub(crate) generation: u64,
     pub(crate) tuning: Tuning,
-    /// How keys without an override are charged.
+    /// How keys without an override are charged, if they are metered and the limit is no shadow.
     pub(crate) plain: Plain,
     pub(crate) counts: Arc<LimitCounts>,
     /// The key that always has a cell: a limit's only key, or the one that stands in for the others

@@ -95,8 +95,8 @@ pub(crate) struct Locked<'t> {
 }
 
 impl Table {
-    /// A table for at most `keys_max` keys besides the pinned ones; it takes 32 bytes of address
-    /// space a key, and memory only where keys come.
+    /// A table for at most `keys_max` keys besides the pinned ones. It takes 32 bytes of address
+    /// space a key, and memory where keys come: by 2 MB at a time, if the system has huge pages.
     pub(crate) fn new(keys_max: u64) -> Self {
         let wanted = (keys_max as usize).saturating_mul(4) / 3 + PINNED_SLOTS;
         let segment_slots = wanted.next_power_of_two().clamp(SEGMENT_SLOTS_MIN, SEGMENT_SLOTS_MAX);

@@ -98,7 +98,8 @@ fn keys_that_rested_make_room_for_as_many_new_ones() {
     assert!(limiter.keys_used() <= 10_001);
 }
 
-/// Its clock reading is older than an eviction in its segment; the whole burst is there all the same.
+/// Its clock reading is older than an eviction in its segment; the whole burst is there all the
+/// same.
 #[test]
 fn a_newcomer_with_an_older_clock_may_spend_its_whole_burst() {
     let change = |options| Options { keys_max: 2, ..options };
