@@ -12,7 +12,7 @@ skip() { skipped+="; skipped: $1 ($2 is not installed)"; }
 
 # Mutants and loom have target folders of their own, so that nothing else is built anew for them.
 loom() {
-  RUSTFLAGS="--cfg loom $*" cargo test --quiet --locked -p tollgate --lib --release \
+  CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true RUSTFLAGS="--cfg loom $*" cargo test --quiet --locked -p tollgate --lib --release \
     --target-dir target/loom loom_
 }
 

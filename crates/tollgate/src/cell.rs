@@ -80,18 +80,23 @@ impl Slot {
     /// there to be exchanged.
     #[inline]
     pub(crate) fn read(&self, key: KeyId) -> Read {
-        // Acquire, three times: each pairs with the releases of `settle`, so that whoever sees a
-        // new owner or meaning can no longer exchange the state from before HELD.
-        let state = self.state.load(Ordering::Acquire);
-        let high = self.high.load(Ordering::Acquire);
-        if high != key.high {
-            return if high == EMPTY { Read::End } else { Read::Other };
+        // Ends when no charge comes between the two looks at the state.
+        loop {
+            // Acquire, three times: each pairs with the releases of `settle`, so that whoever sees
+            // a new owner or meaning can no longer exchange the state from before HELD.
+            let state = self.state.load(Ordering::Acquire);
+            let high = self.high.load(Ordering::Acquire);
+            if high != key.high {
+                return if high == EMPTY { Read::End } else { Read::Other };
+            }
+            let low_meta = self.low_meta.load(Ordering::Acquire);
+            if (low_meta >> 32) as u32 != key.low || state == HELD {
+                return Read::Other;
+            }
+            if self.still_has(state) {
+                return Read::Mine { meta: Meta(low_meta as u32), state };
+            }
         }
-        let low_meta = self.low_meta.load(Ordering::Acquire);
-        if (low_meta >> 32) as u32 != key.low || !self.still_has(state) {
-            return Read::Other;
-        }
-        Read::Mine { meta: Meta(low_meta as u32), state }
     }
 
     /// Whether the state is what it was, and nobody's is taking it. A denial exchanges nothing, so

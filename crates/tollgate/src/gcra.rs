@@ -212,7 +212,7 @@ impl Meter {
             return Retry::At(Instant::MAX); // Beyond the range of token time.
         }
         let need = if cost <= self.burst {
-            tat.saturating_add(self.granules(cost)).saturating_sub(self.burst_granules)
+            tat.saturating_sub(self.burst_granules - self.granules(cost))
         } else if self.oversize == Oversize::Pace {
             tat
         } else {

@@ -672,7 +672,7 @@ mod loom_tests {
         let last = |table: &Table| charge(table, A, 3) == Ok(true);
         race(2, last, last, |table, one, two| {
             assert!(one != two);
-            assert_eq!(state(table, A), Some(3));
+            assert_eq!((state(table, A), table.used()), (Some(3), 1));
         });
     }
 
@@ -683,7 +683,9 @@ mod loom_tests {
             give_back(table, A);
             true
         };
-        race(5, charge, undo, |table, _, _| assert_eq!(state(table, A), Some(5)));
+        race(5, charge, undo, |table, _, _| {
+            assert_eq!((state(table, A), table.used()), (Some(5), 1));
+        });
     }
 
     #[test]

@@ -414,6 +414,19 @@ fn a_cost_beyond_all_reason_is_answered_and_wraps_nothing() {
     }
 }
 
+/// The sum of this debt and the next cost was past the end of the range, and the retry a token early.
+#[test]
+fn a_debt_near_the_end_of_token_time_is_told_exactly() {
+    let mut pair = Pair::new("1000/s", 143_022_720_811, true);
+    let steps = [
+        Step::Check(114_850_578_581),
+        Step::Check(915_941_572_460),
+        Step::Retry { early: false },
+        Step::Check(68_719_476_736),
+    ];
+    pair.run(&steps, true).expect("as the oracle");
+}
+
 #[test]
 fn centuries_of_uptime_end_in_denials_and_not_in_retries_that_have_passed() {
     for rate in ["9/d", "1GiB/s", "1000000000000/s"] {
