@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::charge::Want;
+use crate::decide::unlimited;
 use crate::decision::{Decided, Decision, LimitId};
 use crate::limit::Limit;
 use crate::limiter::Limiter;
@@ -93,7 +94,7 @@ impl Limiter {
     fn alone(&self, rules: &RuleSet, rule: &Rule, descriptor: &Descriptor<'_>) -> Decision {
         let core = &self.core;
         let now = core.clock.now();
-        let unlimited = crate::limiter::unlimited(now);
+        let unlimited = unlimited(now);
         let Some((position, _)) = rules.rule_of(rule.id).filter(|_| !rule.is_open()) else {
             return unlimited;
         };

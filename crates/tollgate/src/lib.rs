@@ -20,6 +20,7 @@ mod plain;
 mod matcher;
 mod rules;
 mod charge;
+mod decide;
 mod limiter;
 mod handle;
 mod explain;

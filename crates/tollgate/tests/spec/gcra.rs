@@ -414,7 +414,8 @@ fn a_cost_beyond_all_reason_is_answered_and_wraps_nothing() {
     }
 }
 
-/// The sum of this debt and the next cost was past the end of the range, and the retry a token early.
+/// The sum of this debt and the next cost was past the end of the range, and the retry a token
+/// early.
 #[test]
 fn a_debt_near_the_end_of_token_time_is_told_exactly() {
     let mut pair = Pair::new("1000/s", 143_022_720_811, true);
