@@ -28,19 +28,14 @@ impl Plain {
         cost: u64,
         now: Instant,
     ) -> Option<(Outcome, u64)> {
-        match self.meter.judge_plainly(state, cost, now)? {
-            Verdict::Conforms { next } if slot.exchange(state, next) => {
-                Some((Outcome::Allowed, next))
-            }
-            Verdict::Wait | Verdict::Never if slot.still_has(state) => {
-                Some((Outcome::Denied(Reason::OverLimit), state))
-            }
-            _ => self.charge_in_turn(slot, mark, cost, now),
+        match self.attempt(slot, state, cost, now)? {
+            Some(done) => Some(done),
+            None => self.charge_in_turn(slot, mark, cost, now),
         }
     }
 
-    /// Tries again after somebody else changed the state. Two threads that keep taking the line
-    /// from each other are slower than two that take turns, so there is a pause first.
+    /// Tries again after somebody else changed the state. Two threads that keep taking the line from
+    /// each other are slower than two that take turns, so there is a pause before each try.
     #[cold]
     #[inline(never)]
     fn charge_in_turn(
@@ -50,9 +45,33 @@ impl Plain {
         cost: u64,
         now: Instant,
     ) -> Option<(Outcome, u64)> {
-        std::hint::spin_loop();
-        // What is in other hands now is not worth waiting for here.
-        let state = slot.read_as(mark).filter(|state| slot.still_has(*state))?;
-        self.charge(slot, state, mark, cost, now)
+        // Each further turn means that another charge of the key went through.
+        loop {
+            std::hint::spin_loop();
+            // What is in other hands now is not worth waiting for here.
+            let state = slot.read_as(mark).filter(|state| slot.still_has(*state))?;
+            if let Some(done) = self.attempt(slot, state, cost, now)? {
+                return Some(done);
+            }
+        }
+    }
+
+    /// Charges once; the inner `None` is a state that is no longer what it was.
+    #[inline(always)]
+    fn attempt(
+        &self,
+        slot: &Slot,
+        state: u64,
+        cost: u64,
+        now: Instant,
+    ) -> Option<Option<(Outcome, u64)>> {
+        Some(match self.meter.judge_plainly(state, cost, now)? {
+            Verdict::Conforms { next } => {
+                slot.exchange(state, next).then_some((Outcome::Allowed, next))
+            }
+            Verdict::Wait | Verdict::Never => {
+                slot.still_has(state).then_some((Outcome::Denied(Reason::OverLimit), state))
+            }
+        })
     }
 }

@@ -429,6 +429,26 @@ fn a_debt_near_the_end_of_token_time_is_told_exactly() {
 }
 
 #[test]
+fn costs_are_rounded_up_to_granules_and_never_down() {
+    // At 10^12/s a granule is 64 units.
+    let (limiter, _) = limiter(&[api("1000000000000/s", 6400)]);
+    let passed = (0..200).filter(|_| ask(&limiter, "a", 65).is_allowed()).count();
+    assert_eq!(passed, 50);
+}
+
+#[test]
+fn a_refund_gives_nothing_to_a_clock_that_goes_back() {
+    let (limiter, hand) = limiter(&[api("1/s", 5)]);
+    assert!(ask(&limiter, "a", 5).is_allowed());
+    hand.advance(seconds(3));
+    refund(&limiter, "a", 5);
+    assert_eq!(peek(&limiter, "a", 1).remaining(), Some(5));
+    hand.turn_back(seconds(3));
+    assert!(ask(&limiter, "a", 2).is_allowed());
+    assert!(!ask(&limiter, "a", 1).is_allowed());
+}
+
+#[test]
 fn centuries_of_uptime_end_in_denials_and_not_in_retries_that_have_passed() {
     for rate in ["9/d", "1GiB/s", "1000000000000/s"] {
         let (limiter, hand) = limiter(&[api(rate, 64 << 30)]);
