@@ -34,8 +34,8 @@ impl Plain {
         }
     }
 
-    /// Tries again after somebody else changed the state. Two threads that keep taking the line from
-    /// each other are slower than two that take turns, so there is a pause before each try.
+    /// Tries again after somebody else changed the state. Two threads that keep taking the line
+    /// from each other are slower than two that take turns, so there is a pause before each try.
     #[cold]
     #[inline(never)]
     fn charge_in_turn(
