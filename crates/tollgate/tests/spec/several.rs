@@ -53,6 +53,25 @@ impl ExplainRemaining for tollgate::Limiter {
     }
 }
 
+/// The look finds nothing against it; only the charge of the second limit finds the table full.
+#[test]
+fn a_request_that_finds_no_place_in_the_table_gives_back_what_it_was_charged() {
+    let wide = LimitSpec { name: "wide", rate: "100/60s", ..LimitSpec::DEFAULT };
+    let change = |options| tollgate::Options {
+        keys_max: 1,
+        table_full: tollgate::TableFull::Deny,
+        ..options
+    };
+    let specs = [wide, per("tight", "user", "5/s", 5)];
+    let (limiter, _) = crate::support::limiter_with(&specs, change);
+    assert!(ask_of(&limiter, WHO, 1).is_allowed());
+    for _ in 0..5 {
+        let denied = ask_of(&limiter, &[("user", "v")], 1);
+        assert_eq!(denied.outcome(), Outcome::Denied(Reason::KeyTableFull));
+    }
+    assert_eq!(limiter.explain_remaining("wide"), Some(99));
+}
+
 #[test]
 fn a_denial_belongs_to_the_limit_that_lasts_longest() {
     let (limiter, hand) =
