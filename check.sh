@@ -28,7 +28,7 @@ mutant() {
   chmod +x "$wrapper"
   local where=(--test "$target")
   [ "$target" = lib ] && where=(--lib)
-  RUSTC_WORKSPACE_WRAPPER=$PWD/$wrapper PROPTEST_FAILURE_PERSISTENCE=off \
+  RUSTC_WORKSPACE_WRAPPER=$PWD/$wrapper \
     cargo test --quiet --locked -p tollgate "${where[@]}" --target-dir target/mutants "$test"
 }
 

@@ -158,7 +158,7 @@ fn a_keyed_limit_that_comes_back_is_kept_again() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(crate::support::cases(1_000))]
 
     /// Over any changes, what passes is at most the largest burst and the integral of the rate.
     #[test]

@@ -280,7 +280,7 @@ fn granular(burst: u64) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(crate::support::cases(2_000))]
 
     #[test]
     fn rates_on_the_grid_decide_exactly_as_the_oracle(

@@ -64,6 +64,13 @@ pub(crate) fn passed(limiter: &Limiter, tenant: &str, count: u64) -> u64 {
     (0..count).filter(|_| ask(limiter, tenant, 1).is_allowed()).count() as u64
 }
 
+/// So many random cases. A failure is told in full and becomes a test with a name; no file keeps
+/// it.
+pub(crate) fn cases(cases: u32) -> proptest::test_runner::Config {
+    let config = proptest::test_runner::Config::with_cases(cases);
+    proptest::test_runner::Config { failure_persistence: None, ..config }
+}
+
 pub(crate) fn nanos(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
