@@ -116,6 +116,17 @@ impl Slot {
         mine.then_some(state)
     }
 
+    /// Starts to bring the slot here, while something else is done.
+    #[inline(always)]
+    pub(crate) fn fetch(&self) {
+        #[cfg(all(not(loom), target_arch = "x86_64"))]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: it is a hint; it reads and writes nothing, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(self).cast()) };
+        }
+    }
+
     /// Whether keys may lie behind this slot.
     #[inline]
     pub(crate) fn goes_on(&self) -> bool {

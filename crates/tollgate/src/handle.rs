@@ -197,10 +197,12 @@ impl Keyed {
     #[inline(always)]
     pub fn check(&mut self, parts: &[Part<'_>], cost: u64) -> Result<Decision, RequestError> {
         let (core, rule) = (&*self.limiter.core, &*self.rule);
+        let key = rule.key_with(&core.secret, parts);
+        // The slot comes from memory while the clock is read.
+        core.table.fetch(key);
         // Before the revision, so that what was in force then judges no later instant.
         let now = core.clock.now();
         if core.revision.get() == self.revision && rule.limit.key_names().len() == parts.len() {
-            let key = rule.key_with(&core.secret, parts);
             let mark = Mark::new(key, rule.plain.meta);
             if let Some((slot, state)) = core.table.read_as(key, &mark)
                 && let Some((outcome, tat)) = rule.plain.charge(slot, state, &mark, cost, now)

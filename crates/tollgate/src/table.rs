@@ -131,6 +131,12 @@ impl Table {
         None
     }
 
+    /// Starts to bring a key's slot here.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, key: KeyId) {
+        self.slots[self.home(key)].fetch();
+    }
+
     /// A key's slot and state, if it has that meaning and lies at home or a little behind.
     #[inline(always)]
     pub(crate) fn read_as(&self, key: KeyId, mark: &Mark) -> Option<(&Slot, u64)> {

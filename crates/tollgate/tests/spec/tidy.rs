@@ -83,7 +83,7 @@ fn atomics_are_in_one_file_and_the_clock_in_another() {
         only("std::time::Instant", "time");
         only("SystemTime", "time");
         only("RandomState", "key");
-        only("unsafe ", "time table handle");
+        only("unsafe ", "time cell table handle");
         only("std::net", "nowhere");
         only("std::fs", "nowhere");
         only("thread::spawn", "nowhere");
