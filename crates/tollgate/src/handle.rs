@@ -199,12 +199,12 @@ impl Keyed {
         let (core, rule) = (&*self.limiter.core, &*self.rule);
         let key = rule.key_with(&core.secret, parts);
         // The slot comes from memory while the clock is read.
-        core.table.fetch(key);
+        let home = core.table.fetch(key);
         // Before the revision, so that what was in force then judges no later instant.
         let now = core.clock.now();
         if core.revision.get() == self.revision && rule.limit.key_names().len() == parts.len() {
             let mark = Mark::new(key, rule.plain.meta);
-            if let Some((slot, state)) = core.table.read_as(key, &mark)
+            if let Some((slot, state)) = core.table.read_as(home, &mark)
                 && let Some((outcome, tat)) = rule.plain.charge(slot, state, &mark, cost, now)
             {
                 self.counts.count(Event::of(outcome));

@@ -131,16 +131,17 @@ impl Table {
         None
     }
 
-    /// Starts to bring a key's slot here.
+    /// Starts to bring the slot here in which a key is most likely, and returns its place.
     #[inline(always)]
-    pub(crate) fn fetch(&self, key: KeyId) {
-        self.slots[self.home(key)].fetch();
+    pub(crate) fn fetch(&self, key: KeyId) -> usize {
+        let home = self.home(key);
+        self.slots[home].fetch();
+        home
     }
 
     /// A key's slot and state, if it has that meaning and lies at home or a little behind.
     #[inline(always)]
-    pub(crate) fn read_as(&self, key: KeyId, mark: &Mark) -> Option<(&Slot, u64)> {
-        let home = self.home(key);
+    pub(crate) fn read_as(&self, home: usize, mark: &Mark) -> Option<(&Slot, u64)> {
         let slot = &self.slots[home];
         match slot.read_as(mark) {
             Some(state) => Some((slot, state)),
@@ -614,7 +615,7 @@ mod loom_tests {
     /// What a limiter does: a state is the units spent, and a key without units is as new.
     fn charge(table: &Table, key: KeyId, limit: u64) -> Result<bool, Full> {
         // As `plain` does it.
-        if let Some((slot, state)) = table.read_as(key, &Mark::new(key, PLAIN))
+        if let Some((slot, state)) = table.read_as(table.home(key), &Mark::new(key, PLAIN))
             && state < limit
             && slot.exchange(state, state + 1)
         {
