@@ -12,8 +12,8 @@ skip() { skipped+="; skipped: $1 ($2 is not installed)"; }
 
 # Mutants and loom have target folders of their own, so that nothing else is built anew for them.
 loom() {
-  CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true RUSTFLAGS="--cfg loom $*" cargo test --quiet --locked -p tollgate --lib --release \
-    --target-dir target/loom loom_
+  CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true RUSTFLAGS="--cfg loom $*" \
+    cargo test --quiet --locked -p tollgate --lib --release --target-dir target/loom loom_
 }
 
 # Builds the crate, and nothing that it stands on, without one of its rules, and runs the rule's test.

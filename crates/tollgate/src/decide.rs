@@ -17,23 +17,13 @@ impl Core {
         let now = self.clock.now();
         loop {
             let rules = self.rules.load();
-            if let Ok(decision) = self.decide_under(&rules, request, now, spend) {
+            let mut wants = Charges::default();
+            self.each_want(&rules, request, |want| wants.add(want));
+            if let Ok(decision) = self.decide_charges(&rules, wants.as_slice(), now, spend) {
                 return decision;
             }
             // The limits were replaced meanwhile; a replacement waits for no request, so this ends.
         }
-    }
-
-    fn decide_under(
-        &self,
-        rules: &RuleSet,
-        request: &Request<'_>,
-        now: Instant,
-        spend: bool,
-    ) -> Result<Decision, Stale> {
-        let mut charges = Charges::default();
-        self.each_want(rules, request, |want| charges.add(want));
-        self.decide_charges(rules, charges.as_slice(), now, spend)
     }
 
     /// Decides one or several charges as one.
@@ -163,8 +153,7 @@ pub(crate) fn conclude(rule: &Rule, want: &Want, step: &Step<'_>, now: Instant) 
     if want.cost > 0 {
         rule.counts.count(event(rule, step.outcome));
     }
-    if rule.limit.is_shadow() && !cfg!(tollgate_mutant = "shadow_denies") {
-        // A shadow decides nothing.
+    if decides_nothing(rule) {
         let shadow = (step.outcome != Outcome::Allowed).then_some(rule.id);
         return Decision { shadow, ..unlimited(now) };
     }
@@ -187,20 +176,18 @@ struct Findings<'r> {
 impl<'r> Findings<'r> {
     fn add(&mut self, rule: &'r Rule, want: &Want, step: &Step<'_>, now: Instant) {
         self.outcomes.push(Some(step.outcome));
-        let decided = step.decided(rule, want);
-        match (step.outcome, decided) {
-            // A shadow decides nothing.
-            (Outcome::Denied(_), _)
-                if rule.limit.is_shadow() && !cfg!(tollgate_mutant = "shadow_denies") =>
-            {
-                self.shadow = self.shadow.or(Some(rule.id));
-            }
-            (Outcome::Allowed, Some(_)) if rule.limit.is_shadow() => {}
-            (Outcome::Allowed, Some(decided)) => self.closest = closer(self.closest, decided, now),
-            (Outcome::Denied(reason), Some(decided)) => {
+        if decides_nothing(rule) {
+            let denied = step.outcome != Outcome::Allowed;
+            self.shadow = self.shadow.or(denied.then_some(rule.id));
+            return;
+        }
+        // An unlimited key has nothing to say.
+        let Some(decided) = step.decided(rule, want) else { return };
+        match step.outcome {
+            Outcome::Allowed => self.closest = closer(self.closest, decided, now),
+            Outcome::Denied(reason) => {
                 self.denied = longer(self.denied, (reason, rule, decided), now);
             }
-            (_, None) => {}
         }
     }
 
@@ -226,6 +213,11 @@ impl<'r> Findings<'r> {
         };
         Decision { outcome, decided, shadow: self.shadow, now }
     }
+}
+
+/// A shadow is counted and reported, and that is all.
+fn decides_nothing(rule: &Rule) -> bool {
+    rule.limit.is_shadow() && !cfg!(tollgate_mutant = "shadow_denies")
 }
 
 fn event(rule: &Rule, outcome: Outcome) -> Event {

@@ -91,7 +91,7 @@ impl Meter {
         Self {
             origin: now.as_nanos(),
             base: 0,
-            slope: u64::try_from(slope).expect("below 2^63: see SLOPE_BITS"),
+            slope: u64::try_from(slope).expect("below 2^64: see SLOPE_BITS"),
             numerator,
             denominator,
             burst,
