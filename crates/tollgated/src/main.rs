@@ -1,0 +1,6 @@
+//! The binary `tollgate`.
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {}
