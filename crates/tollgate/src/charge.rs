@@ -272,13 +272,26 @@ impl Core {
 
     /// Gives a key back what it still owes, up to the cost.
     pub(crate) fn give_back(&self, rules: &RuleSet, want: &Want, now: Instant) {
+        self.adjust(rules, want, |tuning, state| {
+            tuning.meter.map(|meter| meter.give_back(state, want.cost, now))
+        });
+    }
+
+    /// Moves the state of a key that has a cell to what `next` makes of it, if anything. Returns
+    /// whether it had one.
+    pub(crate) fn adjust(
+        &self,
+        rules: &RuleSet,
+        want: &Want,
+        next: impl Fn(&Tuning, u64) -> Option<u64>,
+    ) -> bool {
         while let Ok(Some((tuning, found))) = self.find_tuned(rules, want) {
-            let Some(meter) = &tuning.meter else { return };
-            let state = meter.give_back(found.state, want.cost, now);
+            let Some(state) = next(tuning, found.state) else { return true };
             if state == found.state || self.table.exchange(&found, state) {
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Finds a key and how its state is read; `None` if it has no cell.
@@ -312,7 +325,7 @@ impl Core {
         locked.visit(place, &mut { carry });
     }
 
-    fn is_current(&self, rules: &RuleSet) -> bool {
+    pub(crate) fn is_current(&self, rules: &RuleSet) -> bool {
         self.rules.load().revision == rules.revision
     }
 }

@@ -61,6 +61,11 @@ impl Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitId(pub(crate) u32);
 
+impl LimitId {
+    /// Stands for a limit that came with the request ([`Brought`](crate::Brought)).
+    pub const BROUGHT: Self = Self(u32::MAX);
+}
+
 impl Decision {
     /// Whether the request passes.
     #[inline]

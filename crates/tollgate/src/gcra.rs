@@ -265,6 +265,29 @@ impl Meter {
         if cfg!(tollgate_mutant = "refund_overfills") { next } else { next.max(floor) }
     }
 
+    /// The TAT after `cost` tokens of a charge are given back, the charge having been made when
+    /// token time was `start`: at most what they are above what has leaked since.
+    pub(crate) fn correct(&self, tat: u64, cost: u64, start: u64, now: Instant) -> u64 {
+        let leaked = self.floor(now).saturating_sub(start);
+        let tokens = if self.shift >= 0 {
+            leaked.div_ceil(self.per_token)
+        } else {
+            u64::try_from(u128::from(leaked) << -self.shift).unwrap_or(u64::MAX)
+        };
+        if cfg!(tollgate_mutant = "correction_of_what_leaked") {
+            return self.give_back(tat, cost, now);
+        }
+        self.give_back(tat, cost.saturating_sub(tokens), now)
+    }
+
+    /// The TAT after `cost` tokens that were used already are charged, whether they conform or not.
+    pub(crate) fn owe(&self, tat: u64, cost: u64, now: Instant) -> u64 {
+        let floor = self.floor(now);
+        let start = if tat <= floor { self.restart(floor, now) } else { tat };
+        let next = u128::from(start) + granules_of(cost, self.shift);
+        u64::try_from(next).unwrap_or(TAT_MAX).min(TAT_MAX)
+    }
+
     /// The TAT after a charge of `cost` that led to `charged` at `then` is undone at `now`, others
     /// having charged in between. What has leaked since `then` may have been spent again, so it
     /// stays charged.

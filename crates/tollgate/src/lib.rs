@@ -24,8 +24,11 @@ mod decide;
 mod limiter;
 mod handle;
 mod explain;
+mod reserve;
+mod brought;
 pub mod guide;
 
+pub use brought::{Brought, BroughtError};
 pub use charge::TableFull;
 pub use counts::Counts;
 pub use decision::{Decision, LimitId, Outcome, Reason};
@@ -37,4 +40,5 @@ pub use limit::{Allowance, Limit, LimitError, LimitSpec, OverrideSpec};
 pub use limiter::{LimitStatus, Limiter, Options};
 pub use rate::{Rate, RateError};
 pub use request::{DEFAULT_DOMAIN, Descriptor, Entry, Request, RequestError, Tenant, TenantName};
+pub use reserve::{Reservation, SettleError};
 pub use time::{Clock, ClockHand, Instant};

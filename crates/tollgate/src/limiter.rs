@@ -124,6 +124,19 @@ impl Limiter {
         core.each_want(&rules, request, |want| core.give_back(&rules, &want, now));
     }
 
+    /// Makes the keys of the request as new, in each limit that applies, as if they had never been
+    /// used. Its cost has no say.
+    ///
+    /// A tool for people: the bound starts anew for these keys.
+    pub fn reset(&self, request: &Request<'_>) {
+        let core = &*self.core;
+        let rules = core.rules.load();
+        let now = core.clock.now();
+        core.each_want(&rules, request, |want| {
+            core.adjust(&rules, &want, |tuning, _| tuning.meter.map(|meter| meter.fresh(now)));
+        });
+    }
+
     /// Puts other limits in force, all at once, and returns their revision. These are all limits
     /// that are then in force: keep what the others were parsed from. Of two callers the later one
     /// wins.
@@ -241,4 +254,4 @@ impl Core {
 }
 
 /// Such a table takes 3.2 GB of address space.
-const KEYS_MAX_MAX: u64 = 100_000_000;
+pub(crate) const KEYS_MAX_MAX: u64 = 100_000_000;

@@ -60,7 +60,7 @@ pub(crate) struct Rule {
 /// How the state of a key is read; no meter when everything passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tuning {
-    number: u32,
+    pub(crate) number: u32,
     allowance: Allowance,
     pub(crate) meter: Option<Meter>,
 }

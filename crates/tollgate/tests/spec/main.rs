@@ -1,5 +1,6 @@
 //! The promises of the library, one file each.
 
+mod brought;
 mod cases;
 mod changes;
 mod concurrency;
@@ -8,6 +9,7 @@ mod flood;
 mod gcra;
 mod lint;
 mod matching;
+mod reserve;
 mod several;
 mod support;
 mod tidy;

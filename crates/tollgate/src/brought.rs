@@ -1,0 +1,409 @@
+//! Limits that come with each request instead of from a file: redis-cell's `CL.THROTTLE` and its
+//! like. The caller names a key and says what it may use.
+//!
+//! A key is charged by the allowance that came last; what it owes stays owed when that changes. An
+//! allowance is a tuning here, as a limit is in `rules`: a number beside the state says how it is
+//! read, and a key that is met under another one is converted.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::cell::{Meta, Mutex, TUNINGS_MAX};
+use crate::counts::{Counts, Event, LimitCounts};
+use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
+use crate::gcra::{BURST_MAX, Meter, Oversize, Verdict};
+use crate::key::{KeyId, Part, Salt, Secret};
+use crate::limit::LimitError;
+use crate::limiter::{KEYS_MAX_MAX, Options};
+use crate::rate::Rate;
+use crate::table::{Found, Full, Locked, Table, Visit};
+use crate::time::{Clock, Instant};
+
+/// Decides requests that bring their own limit; shared by all threads, cheap to clone.
+///
+/// ```
+/// use tollgate::{Brought, Options, Rate};
+/// let throttle = Brought::new(Options::default())?;
+/// let rate = Rate::parse("30/min")?;
+/// let decision = throttle.check(&["user123".into()], rate, 16, 1)?;
+/// assert_eq!(decision.remaining(), Some(15));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Brought {
+    core: Arc<Core>,
+}
+
+struct Core {
+    table: Table,
+    clock: Clock,
+    secret: Secret,
+    salt: Salt,
+    counts: LimitCounts,
+    kept: ArcSwap<Kept>,
+    keeping: Mutex<Keeping>,
+}
+
+/// The allowances that some key may be charged by.
+#[derive(Default, Clone)]
+struct Kept {
+    numbers: HashMap<Allowed, u32>,
+    meters: BTreeMap<u32, Meter>,
+}
+
+/// A rate and a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Allowed {
+    units: u64,
+    period_ns: u64,
+    burst: u64,
+}
+
+/// What is guarded while allowances come and go.
+#[derive(Default)]
+struct Keeping {
+    next: u32,
+    /// Until when looking for allowances without keys is not worth trying again.
+    in_vain_until: Instant,
+}
+
+/// Why a request was refused before it was decided. Nothing was spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BroughtError {
+    /// A burst of zero, or above 2^62.
+    Burst {
+        /// The burst.
+        burst: u64,
+    },
+    /// A burst that is no multiple of this many units, at a rate above 2.9e10 a second.
+    Granule {
+        /// Units that the burst must be a multiple of.
+        granule: u64,
+    },
+    /// Keys that have not rested are charged by 4,096 different allowances already.
+    TooManyAllowances,
+}
+
+impl fmt::Display for BroughtError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Burst { burst } => write!(f, "a burst is 1 to 2^62 units, not {burst}"),
+            Self::Granule { granule } => {
+                write!(f, "the burst must be a multiple of {granule} at this rate")
+            }
+            Self::TooManyAllowances => {
+                write!(f, "keys in use have {ALLOWANCES_MAX} different limits already")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BroughtError {}
+
+impl Brought {
+    /// Nothing is known and nothing was used. A key that finds no place in a full table is denied
+    /// with [`Reason::KeyTableFull`], whatever `table_full` says: there is no limit whose cell it
+    /// could share.
+    ///
+    /// # Errors
+    /// When `keys_max` is not 1 to 100,000,000.
+    pub fn new(options: Options) -> Result<Self, LimitError> {
+        let Options { keys_max, clock, secret, .. } = options;
+        if keys_max == 0 || keys_max > KEYS_MAX_MAX {
+            let reason = "must be 1 to 100,000,000";
+            return Err(LimitError::of_options("keys_max", keys_max.to_string(), reason));
+        }
+        let salt = secret.salt("", "", &[]);
+        let core = Core {
+            table: Table::new(keys_max),
+            clock,
+            secret,
+            salt,
+            counts: LimitCounts::new(),
+            kept: ArcSwap::default(),
+            keeping: Mutex::new(Keeping::default()),
+        };
+        Ok(Self { core: Arc::new(core) })
+    }
+
+    /// Charges `cost` to the key with these parts, if `rate` and `burst` have room for it.
+    ///
+    /// # Errors
+    /// As [`BroughtError`] says.
+    pub fn check(
+        &self,
+        key: &[Part<'_>],
+        rate: Rate,
+        burst: u64,
+        cost: u64,
+    ) -> Result<Decision, BroughtError> {
+        let core = &*self.core;
+        let key = core.salt.key(&core.secret, key.iter().copied());
+        // Once more when the allowance was dropped in between, for want of a key: bounded by what
+        // other callers bring.
+        loop {
+            let (number, meter) = core.meter_for(Allowed::new(rate, burst)?)?;
+            if let Ok(decision) = core.charge(key, number, &meter, cost) {
+                if cost > 0 {
+                    core.counts.count(Event::of(decision.outcome()));
+                }
+                return Ok(decision);
+            }
+        }
+    }
+
+    /// Gives `cost` back to the key, which has then at most the whole burst.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check).
+    pub fn refund(
+        &self,
+        key: &[Part<'_>],
+        rate: Rate,
+        burst: u64,
+        cost: u64,
+    ) -> Result<Decision, BroughtError> {
+        let core = &*self.core;
+        let id = core.salt.key(&core.secret, key.iter().copied());
+        let (number, meter) = core.meter_for(Allowed::new(rate, burst)?)?;
+        let now = core.clock.now();
+        while let Some(found) = core.find(id, number, &meter) {
+            let state = meter.give_back(found.state, cost, now);
+            if state == found.state || core.table.exchange(&found, state) {
+                break;
+            }
+        }
+        self.check(key, rate, burst, 0)
+    }
+
+    /// What was decided so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.core.counts.read()
+    }
+
+    /// Keys that have a cell.
+    #[must_use]
+    pub fn keys_used(&self) -> u64 {
+        self.core.table.used()
+    }
+}
+
+impl fmt::Debug for Brought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Brought").field("keys_used", &self.keys_used()).finish_non_exhaustive()
+    }
+}
+
+/// The allowance is no longer kept; the step had no effect.
+struct Dropped;
+
+impl Core {
+    /// Charges a key, or sees why not.
+    fn charge(
+        &self,
+        key: KeyId,
+        number: u32,
+        meter: &Meter,
+        cost: u64,
+    ) -> Result<Decision, Dropped> {
+        let now = self.clock.now();
+        let decide = |outcome, tat| {
+            let decided = Some(Decided { limit: LimitId::BROUGHT, cost, tat, meter: *meter });
+            Decision { outcome, decided, shadow: None, now }
+        };
+        // Each further turn means that another charge of this key went through meanwhile.
+        while let Some(found) = self.find(key, number, meter) {
+            match meter.judge(found.state, cost, now) {
+                Verdict::Conforms { next } => {
+                    if cost == 0 || self.table.exchange(&found, next) {
+                        return Ok(decide(Outcome::Allowed, next));
+                    }
+                }
+                verdict => return Ok(decide(denied(meter, verdict, cost), found.state)),
+            }
+        }
+        let mut locked = self.table.lock(key);
+        if !self.kept.load().meters.contains_key(&number) {
+            return Err(Dropped);
+        }
+        if locked.find(key).is_some() {
+            drop(locked);
+            return self.charge(key, number, meter, cost);
+        }
+        let now = locked.starts_at(now);
+        let before = meter.fresh(now);
+        match meter.judge(before, cost, now) {
+            Verdict::Conforms { .. } if cost == 0 => Ok(decide(Outcome::Allowed, before)),
+            Verdict::Conforms { next } => {
+                let added = self.add(&mut locked, key, number, next, now);
+                Ok(match added {
+                    Ok(()) => decide(Outcome::Allowed, next),
+                    Err(Full) => decide(Outcome::Denied(Reason::KeyTableFull), before),
+                })
+            }
+            verdict => Ok(decide(denied(meter, verdict, cost), before)),
+        }
+    }
+
+    fn add(
+        &self,
+        locked: &mut Locked<'_>,
+        key: KeyId,
+        number: u32,
+        state: u64,
+        now: Instant,
+    ) -> Result<(), Full> {
+        let kept = self.kept.load();
+        let is_as_new = |meta: Meta, state| {
+            kept.meters.get(&meta.tuning()).is_some_and(|meter| meter.is_as_new(state, now))
+        };
+        let evicted = locked.add(key, Meta::new(number, false), state, now, is_as_new)?;
+        self.counts.count_many(Event::Evicted, evicted);
+        Ok(())
+    }
+
+    /// Finds a key, and has it read by this allowance from now on.
+    fn find(&self, key: KeyId, number: u32, meter: &Meter) -> Option<Found> {
+        loop {
+            if let Some(found) = self.table.find(key)
+                && found.meta.tuning() == number
+            {
+                return Some(found);
+            }
+            let mut locked = self.table.lock(key);
+            let found = locked.find(key)?;
+            if found.meta.tuning() == number {
+                return Some(found);
+            }
+            let kept = self.kept.load();
+            if let Some(old) = kept.meters.get(&found.meta.tuning())
+                && kept.meters.contains_key(&number)
+            {
+                let mut convert = |_, meta: Meta, state| {
+                    if meta.tuning() == number {
+                        return Visit::Keep;
+                    }
+                    let now = self.clock.now();
+                    let anew = cfg!(tollgate_mutant = "brought_starts_anew");
+                    let state =
+                        if anew { meter.fresh(now) } else { old.convert(state, meter, now) };
+                    Visit::Move(Meta::new(number, false), state)
+                };
+                locked.visit(found.place, &mut convert);
+                return locked.find(key);
+            }
+            // One of the two is being dropped or restored just now: wait for the end of that.
+            drop(locked);
+            drop(self.keeping.lock().unwrap_or_else(PoisonError::into_inner));
+            if !self.kept.load().meters.contains_key(&number) {
+                return None;
+            }
+        }
+    }
+
+    /// The number and meter of an allowance, which is kept from now on if it was not.
+    fn meter_for(&self, allowed: Allowed) -> Result<(u32, Meter), BroughtError> {
+        let kept = self.kept.load();
+        match kept.numbers.get(&allowed) {
+            Some(number) => Ok((*number, kept.meters[number])),
+            None => self.keep(allowed),
+        }
+    }
+
+    #[cold]
+    fn keep(&self, allowed: Allowed) -> Result<(u32, Meter), BroughtError> {
+        let rate = allowed.check()?;
+        let mut keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = Kept::clone(&self.kept.load());
+        if let Some(number) = kept.numbers.get(&allowed) {
+            return Ok((*number, kept.meters[number]));
+        }
+        let now = self.clock.now();
+        if kept.numbers.len() >= ALLOWANCES_MAX || keeping.next == TUNINGS_MAX {
+            if now < keeping.in_vain_until {
+                return Err(BroughtError::TooManyAllowances);
+            }
+            kept = self.drop_unused(kept, now);
+            if kept.numbers.len() > ALLOWANCES_MAX / 8 * 7 {
+                keeping.in_vain_until = now.saturating_add(IN_VAIN);
+            }
+            if kept.numbers.len() >= ALLOWANCES_MAX {
+                return Err(BroughtError::TooManyAllowances);
+            }
+        }
+        let meter = Meter::new(rate, allowed.burst, Oversize::Never, now);
+        let number = keeping.next;
+        keeping.next += 1;
+        kept.numbers.insert(allowed, number);
+        kept.meters.insert(number, meter);
+        self.kept.store(Arc::new(kept));
+        Ok((number, meter))
+    }
+
+    /// Drops the allowances by which no key is charged any more.
+    ///
+    /// They are dropped first and looked for again: once a number is not kept, no key is added
+    /// under it, since that is looked up under the lock of the key's segment.
+    fn drop_unused(&self, before: Kept, now: Instant) -> Kept {
+        let mut used = HashSet::new();
+        let mut note = |_, meta: Meta, state| match before.meters.get(&meta.tuning()) {
+            Some(meter) if meter.is_as_new(state, now) => Visit::Drop,
+            _ => {
+                used.insert(meta.tuning());
+                Visit::Keep
+            }
+        };
+        self.table.sweep(&mut note);
+        self.kept.store(Arc::new(before.only(&used)));
+        self.table.sweep(|_, meta, _| {
+            used.insert(meta.tuning());
+            Visit::Keep
+        });
+        let after = before.only(&used);
+        self.kept.store(Arc::new(after.clone()));
+        after
+    }
+}
+
+impl Kept {
+    fn only(&self, used: &HashSet<u32>) -> Self {
+        let mut kept = self.clone();
+        kept.numbers.retain(|_, number| used.contains(number));
+        kept.meters.retain(|number, _| used.contains(number));
+        kept
+    }
+}
+
+impl Allowed {
+    fn new(rate: Rate, burst: u64) -> Result<Self, BroughtError> {
+        if burst == 0 || burst > BURST_MAX {
+            return Err(BroughtError::Burst { burst });
+        }
+        Ok(Self { units: rate.units(), period_ns: rate.period_ns(), burst })
+    }
+
+    fn check(&self) -> Result<Rate, BroughtError> {
+        // A rate was sound once and its parts are unchanged.
+        let rate = Rate::new(self.units, self.period_ns).unwrap_or(Rate::ZERO);
+        let granule = Meter::granule(rate);
+        if !self.burst.is_multiple_of(granule) {
+            return Err(BroughtError::Granule { granule });
+        }
+        Ok(rate)
+    }
+}
+
+fn denied(meter: &Meter, verdict: Verdict, cost: u64) -> Outcome {
+    debug_assert!(!matches!(verdict, Verdict::Conforms { .. }));
+    Outcome::Denied(if cost > meter.burst() { Reason::CostExceedsBurst } else { Reason::OverLimit })
+}
+
+/// Different allowances at most; about a megabyte of them.
+const ALLOWANCES_MAX: usize = 4096;
+/// How long a search for unused allowances that found few is not repeated.
+const IN_VAIN: Duration = Duration::from_secs(1);

@@ -1,0 +1,202 @@
+//! Reservations: an estimate is charged now and corrected once, when what was used is known.
+//!
+//! A reservation is a value of its owner; ids and expiry are the daemon's. What has leaked since
+//! the charge cannot be given back, since it may have been spent again.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::charge::{Charges, Want};
+use crate::decision::{Decision, LimitId};
+use crate::key::KeyId;
+use crate::limiter::Limiter;
+use crate::request::Request;
+use crate::rules::{Rule, RuleSet};
+use crate::time::Instant;
+
+/// An estimate that was charged, to be settled or cancelled. Dropped, the estimate stands.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Clock, Descriptor, Limit, LimitSpec, Limiter, Options, Request};
+/// let (clock, hand) = Clock::manual();
+/// let tokens = LimitSpec { name: "tokens", rate: "100/s", ..LimitSpec::DEFAULT };
+/// let options = Options { clock, ..Options::default() };
+/// let limiter = Limiter::new(vec![Limit::parse(&tokens)?], options)?;
+/// let descriptors = [Descriptor::new(&[])?.with_cost(80)];
+/// let (decision, reservation) = limiter.reserve(&Request::new(&descriptors));
+/// assert_eq!(decision.remaining(), Some(20));
+/// hand.advance(Duration::from_millis(100));
+/// // 30 were used. 10 of the other 50 have leaked in 0.1 s, so 40 come back: 20 + 10 + 40.
+/// limiter.settle(reservation.ok_or("denied")?, &[30])?;
+/// assert_eq!(limiter.peek(&Request::new(&descriptors)).remaining(), Some(70));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Reservation {
+    charges: Vec<Reserved>,
+    /// Descriptors of the request.
+    descriptors: usize,
+    at: Instant,
+}
+
+/// What one descriptor was charged under one limit.
+#[derive(Debug, Clone, Copy)]
+struct Reserved {
+    descriptor: usize,
+    limit: LimitId,
+    key: KeyId,
+    cost: u64,
+    /// The tuning by which it was charged, and token time then.
+    tuning: u32,
+    start: u64,
+}
+
+impl Reservation {
+    /// When the estimate was charged.
+    #[must_use]
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// How long ago that was.
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Duration {
+        now.saturating_since(self.at)
+    }
+
+    /// How many descriptors the request had; as many costs settle it.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        self.descriptors
+    }
+}
+
+/// A settlement was refused, and nothing was changed.
+#[derive(Debug)]
+pub struct SettleError {
+    /// The reservation, which still stands.
+    pub reservation: Reservation,
+    given: usize,
+}
+
+impl fmt::Display for SettleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (given, expected) = (self.given, self.reservation.descriptors);
+        write!(f, "{given} costs for a reservation of {expected} descriptors; each needs one")
+    }
+}
+
+impl std::error::Error for SettleError {}
+
+impl Limiter {
+    /// Decides a request as [`check`](Self::check) does; if it passes, its cost is an estimate
+    /// that can be corrected once.
+    #[must_use = "a denied request must not go on"]
+    pub fn reserve(&self, request: &Request<'_>) -> (Decision, Option<Reservation>) {
+        let core = &*self.core;
+        let now = core.clock.now();
+        loop {
+            let rules = core.rules.load();
+            let mut wants = Charges::default();
+            let mut charges: Vec<Reserved> = Vec::new();
+            for (index, descriptor) in request.descriptors().iter().enumerate() {
+                core.each_want_of(&rules, request.domain(), descriptor, &mut |want| {
+                    charges.extend(reserved(&rules, &want, index, now));
+                    wants.add(want);
+                });
+            }
+            if let Ok(decision) = core.decide_charges(&rules, wants.as_slice(), now, true) {
+                let descriptors = request.descriptors().len();
+                if decision.shadow_denied_by().is_some() {
+                    // It may not have been charged; what is not given back harms nobody.
+                    let is_shadow = |rule: &Rule| rule.limit.is_shadow();
+                    charges.retain(|charge| {
+                        rules.rule_of(charge.limit).is_some_and(|(_, rule)| !is_shadow(rule))
+                    });
+                }
+                let reservation = Reservation { charges, descriptors, at: now };
+                return (decision, decision.is_allowed().then_some(reservation));
+            }
+        }
+    }
+
+    /// Corrects an estimate to what was used, one cost for each descriptor.
+    ///
+    /// Of what was not used, each key gets back what has not leaked since the charge: at most
+    /// max(0, x - rate x age). What was used beyond the estimate is charged, be there room or not.
+    /// A key whose limit changed its rate manifold since, or that has no cell of its own, gets
+    /// nothing back.
+    ///
+    /// # Errors
+    /// When there is not one cost for each descriptor. The reservation stands, and is in the error.
+    pub fn settle(&self, reservation: Reservation, used: &[u64]) -> Result<(), SettleError> {
+        if used.len() != reservation.descriptors {
+            return Err(SettleError { reservation, given: used.len() });
+        }
+        for reserved in &reservation.charges {
+            self.correct(reserved, used[reserved.descriptor]);
+        }
+        Ok(())
+    }
+
+    /// Gives an estimate back: nothing of it was used.
+    pub fn cancel(&self, reservation: Reservation) {
+        for reserved in &reservation.charges {
+            self.correct(reserved, 0);
+        }
+    }
+
+    fn correct(&self, reserved: &Reserved, used: u64) {
+        let core = &*self.core;
+        // Once more when the limits were replaced meanwhile; a replacement waits for no request.
+        loop {
+            let rules = core.rules.load();
+            let Some((position, _)) = rules.rule_of(reserved.limit) else { return };
+            let want = Want::new(position as u32, reserved.key, 0);
+            let now = core.clock.now();
+            let done = if used <= reserved.cost {
+                let back = reserved.cost - used;
+                core.adjust(&rules, &want, |tuning, state| {
+                    let meter = tuning.meter.filter(|_| tuning.number == reserved.tuning)?;
+                    Some(meter.correct(state, back, reserved.start, now))
+                })
+            } else {
+                self.owe(&rules, &want, used - reserved.cost, now)
+            };
+            if done || core.is_current(&rules) {
+                return;
+            }
+        }
+    }
+
+    fn owe(&self, rules: &RuleSet, want: &Want, cost: u64, now: Instant) -> bool {
+        let owe = |cost| {
+            self.core.adjust(rules, want, |tuning, state| {
+                tuning.meter.map(|meter| meter.owe(state, cost, now))
+            })
+        };
+        owe(cost) || {
+            let rest = self.charge_afresh(rules, want, cost, now);
+            rest < cost && (rest == 0 || owe(rest))
+        }
+    }
+
+    /// Charges a key that has left the table with what it has room for, and returns the rest.
+    fn charge_afresh(&self, rules: &RuleSet, want: &Want, cost: u64, now: Instant) -> u64 {
+        let (_, tuning) = rules.tuning_for(&rules.rules[want.rule as usize], want.key);
+        let Some(meter) = tuning.meter else { return 0 };
+        let first = cost.min(meter.burst());
+        let made = self.core.charge(rules, &Want { cost: first, ..*want }, now);
+        if made.is_ok_and(|step| step.passed.is_some()) { cost - first } else { cost }
+    }
+}
+
+/// What a want will have charged; nothing when its key is unlimited.
+fn reserved(rules: &RuleSet, want: &Want, descriptor: usize, now: Instant) -> Option<Reserved> {
+    let rule = &rules.rules[want.rule as usize];
+    let (_, tuning) = rules.tuning_for(rule, want.key);
+    let start = tuning.meter?.fresh(now);
+    let (limit, key, cost) = (rule.id, want.key, want.cost);
+    Some(Reserved { descriptor, limit, key, cost, tuning: tuning.number, start })
+}
