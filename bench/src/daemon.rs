@@ -73,7 +73,7 @@ fn resp_p16(name: &'static str, scratch: &Scratch) -> Verdict {
 fn http_check(name: &'static str, scratch: &Scratch) -> Verdict {
     let wrk = |path, body| Client::http(scratch, 50, path, KEYS, body);
     let mut row = Row::new(name, 1);
-    let tollgate = tollgate_http(scratch);
+    let tollgate = tollgate_http(scratch, TOLLGATE_PROBE, "\r\n\r\n{\"allowed\":true");
     row.add("tollgate", tollgate.map(|server| (server, wrk("/v1/check", TOLLGATE_BODY))));
     let crab = server::throttlecrab(scratch).and_then(|server| {
         let request = ask::post("/throttle", CRAB_PROBE);
@@ -88,7 +88,8 @@ fn http_check(name: &'static str, scratch: &Scratch) -> Verdict {
 fn http_batch(name: &'static str, scratch: &Scratch) -> Verdict {
     let mut row = Row::new(name, BATCH);
     let client = Client::http(scratch, 8, "/v1/check", KEYS / BATCH, TOLLGATE_BATCH_BODY);
-    row.add("tollgate", tollgate_http(scratch).map(|server| (server, client)));
+    let tollgate = tollgate_http(scratch, TOLLGATE_BATCH_PROBE, "\"results\":[{\"allowed\":true");
+    row.add("tollgate", tollgate.map(|server| (server, client)));
     let measured = row.measure();
     if let Some(values) = measured.values("tollgate", |sample| 1e6 / sample.cpu_micros) {
         println!("# {name}: tollgate {:.0} checks a second of its CPU", values.median);
@@ -139,9 +140,9 @@ fn tollgate_resp(scratch: &Scratch) -> Result<Server, String> {
     ask(server.resp, &resp(CL_THROTTLE), "*5\r\n:0\r\n:1000001\r\n").map(|_| server)
 }
 
-fn tollgate_http(scratch: &Scratch) -> Result<Server, String> {
+fn tollgate_http(scratch: &Scratch, body: &str, expected: &str) -> Result<Server, String> {
     let server = server::tollgate(scratch)?;
-    ask(server.http, &ask::post("/v1/check", TOLLGATE_PROBE), "HTTP/1.1 200").map(|_| server)
+    ask(server.http, &ask::post("/v1/check", body), expected).map(|_| server)
 }
 
 fn crab_resp(scratch: &Scratch) -> Result<Server, String> {
@@ -193,6 +194,7 @@ const THROTTLE: &str = "THROTTLE key:__rand_int__ 1000000 100000000 1";
 const GCRA_ARGUMENTS: &str = "key:__rand_int__ 1 1000000 1";
 
 const TOLLGATE_PROBE: &str = r#"{"entries":{"tenant":"k0"},"cost":1}"#;
+const TOLLGATE_BATCH_PROBE: &str = r#"{"requests":[{"entries":{"tenant":"k0"}}]}"#;
 const CRAB_PROBE: &str =
     r#"{"key":"k0","max_burst":1000000,"count_per_period":100000000,"period":1}"#;
 

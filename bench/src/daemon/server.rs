@@ -29,7 +29,8 @@ pub fn tollgate(scratch: &Scratch) -> Result<Server, String> {
     scratch.write(CONFIG, TOLLGATE_CONFIG);
     let (http, resp) = (free_port(), free_port());
     let arguments = words(&format!(
-        "serve --config {CONFIG} --http 127.0.0.1:{http} --resp 127.0.0.1:{resp} --threads 1"
+        "serve --config {CONFIG} --http 127.0.0.1:{http} --resp 127.0.0.1:{resp} --threads 1 \
+         --log error"
     ));
     let server = Server::spawn(scratch, &tollgate_program()?, arguments, http, resp)?;
     server.when_ready(scratch, http, &get("/readyz"), "HTTP/1.1 200")
