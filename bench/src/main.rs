@@ -2,8 +2,9 @@
 //! start.
 //!
 //! Every subcommand prints one line a bar and ends with 1 when a bar is short. What is measured is
-//! written in `ns`, `memory` and `instructions`; how, in `measure`. Bars are ratios in one run on
-//! one machine, counts or sizes: an absolute time says more about the machine than about the code.
+//! written in `ns`, `memory`, `instructions` and `daemon`; how, in `measure` and `daemon::row`.
+//! Bars are ratios in one run on one machine, counts or sizes: an absolute time says more about the
+//! machine than about the code.
 
 mod bar;
 mod keys;
@@ -13,6 +14,7 @@ mod peers;
 mod ns;
 mod memory;
 mod instructions;
+mod daemon;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
         ["memory"] => memory::run(),
         ["memory", case, keys] => return done(memory::fill(case, keys)),
         ["instructions"] => instructions::run(),
+        ["daemon"] => return daemon::run(""),
+        ["daemon", filter] => return daemon::run(filter),
         ["hot", case] => return done(instructions::hot(case)),
         _ => return done(None),
     };
@@ -37,6 +41,6 @@ fn done(result: Option<()>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("usage: tollgate-bench ns [part of a row's name] | memory [<case> <keys>]");
-    eprintln!("       tollgate-bench instructions | hot <case>");
+    eprintln!("       tollgate-bench instructions | hot <case> | daemon [part of a row's name]");
     ExitCode::from(2)
 }

@@ -83,7 +83,8 @@ pub fn pairs(ours: &mut Contender, theirs: &mut Contender) -> Pairs {
 }
 
 impl Quartiles {
-    fn of(mut values: Vec<f64>) -> Self {
+    /// Of at least one value.
+    pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |part: usize| values[(values.len() - 1) * part / 4];
         Self { lower: at(1), median: at(2), upper: at(3) }
@@ -133,11 +134,24 @@ fn sample_together(workers: &mut [Worker], allows: bool) -> f64 {
 
 /// CPU time that this thread has used.
 fn thread_cpu() -> Duration {
+    cpu(libc::CLOCK_THREAD_CPUTIME_ID).expect("the system has a CPU clock for each thread")
+}
+
+/// CPU time, user's and system's, that all threads of a process have used; `None` without it.
+///
+/// It is what `/proc/<process>/stat` tells in hundredths of a second, in nanoseconds.
+pub fn process_cpu(process: u32) -> Option<Duration> {
+    let mut clock = 0;
+    // SAFETY: `clock` is a valid place for one `clockid_t`, which is all that the call writes to.
+    let failed = unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) };
+    if failed == 0 { cpu(clock) } else { None }
+}
+
+fn cpu(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for one `timespec`, which is all that the call writes to.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    assert_eq!(failed, 0, "the system has a CPU clock for each thread");
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (failed == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 const SAMPLE: Duration = Duration::from_millis(25);

@@ -21,7 +21,7 @@ pub fn run() -> bool {
 /// The child: fills one limiter and prints the bytes a key.
 pub fn fill(case: &str, keys: &str) -> Option<()> {
     let keys: u64 = keys.parse().ok()?;
-    let before = resident_bytes();
+    let before = resident_bytes("self");
     let after = match case {
         "tollgate" => resident_with(ours::filled(keys)),
         "governor" => resident_with(peers::governor_filled(keys, |key| key)),
@@ -47,13 +47,15 @@ fn child(case: &str, keys: u64) -> f64 {
 
 /// The resident set while `held` is alive.
 fn resident_with<T>(held: T) -> u64 {
-    let bytes = resident_bytes();
+    let bytes = resident_bytes("self");
     drop(held);
     bytes
 }
 
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells it there");
+/// The resident set of a process that runs, by its number or `self`.
+pub fn resident_bytes(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+    let status = status.expect("Linux tells it there");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
     let kibibytes: u64 =
         line.trim().trim_end_matches("kB").trim().parse().expect("a number of KiB");
