@@ -77,7 +77,7 @@ esac
 step format; cargo fmt --check
 step lints; cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
 step tests; cargo test --quiet --workspace --locked
-step documentation; RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --locked
+step documentation; RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --workspace --locked
 step dependencies; deny
 if [ "$full" = yes ]; then
   step loom; loom

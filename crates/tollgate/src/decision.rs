@@ -1,6 +1,7 @@
 //! What was decided, and by which limit. What headers and logs want is worked out when asked.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::gcra::{Meter, Retry};
 use crate::time::Instant;
@@ -107,6 +108,14 @@ impl Decision {
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.decided.map(|decided| decided.meter.remaining(decided.tat, self.now))
+    }
+
+    /// The time in which the deciding limit's rate produces the whole burst of this key, rounded up;
+    /// `None` when it produces nothing. Any such time admits at most twice the burst.
+    #[must_use]
+    pub fn refill_time(&self) -> Option<Duration> {
+        let meter = self.decided?.meter;
+        meter.time_for(meter.burst()).map(Duration::from_nanos)
     }
 
     /// When the deciding limit's key is as new, if nothing more is spent.

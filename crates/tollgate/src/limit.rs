@@ -205,6 +205,17 @@ impl Limit {
         &self.domain
     }
 
+    /// The entries that a descriptor must have: (name, value), no value for any.
+    pub fn match_entries(&self) -> impl ExactSizeIterator<Item = (&str, Option<&str>)> {
+        self.matches.iter().map(|entry| (&*entry.name, entry.value.as_deref()))
+    }
+
+    /// How many keys have an allowance of their own.
+    #[must_use]
+    pub fn override_count(&self) -> usize {
+        self.overrides.len()
+    }
+
     /// The names of the entries whose values split it into keys.
     pub fn key(&self) -> impl ExactSizeIterator<Item = &str> {
         self.key.iter().map(|name| &**name)

@@ -1,6 +1,7 @@
-//! The binary `tollgate`.
+//! The binary `tollgate`: everything is in the library beside it, where tests and fuzzers reach it.
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use std::process::ExitCode;
 
-fn main() {}
+fn main() -> ExitCode {
+    tollgated::run()
+}

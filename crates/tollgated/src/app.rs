@@ -1,0 +1,57 @@
+//! Everything that the doors share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::exposition::Exposition;
+use crate::faces::http::HeaderStyle;
+use crate::net::Bounds;
+use crate::policy::Policy;
+use crate::service::Service;
+
+/// One daemon.
+pub(crate) struct App {
+    pub(crate) service: Arc<Service>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) exposition: Exposition,
+    pub(crate) bounds: Bounds,
+    /// What clients must show, if anything.
+    pub(crate) secret: Option<SharedSecret>,
+    /// Which header fields an HTTP answer has unless the request says otherwise.
+    pub(crate) headers: HeaderStyle,
+    /// Bytes of half-received messages, over all connections.
+    pub(crate) held: Arc<AtomicUsize>,
+}
+
+/// A secret that clients must show. It is never printed.
+pub(crate) struct SharedSecret(Vec<u8>);
+
+impl SharedSecret {
+    /// The secret in a file, without the line end behind it; none if the file holds none.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let secret = bytes.trim_ascii_end();
+        (!secret.is_empty()).then(|| Self(secret.to_vec()))
+    }
+
+    /// Whether `shown` is it. Takes the same time wherever they differ.
+    pub(crate) fn is(&self, shown: &[u8]) -> bool {
+        let differ = self.0.iter().zip(shown).fold(0, |differ, (a, b)| differ | (a ^ b));
+        // Not to be cut short by a compiler that sees the first difference.
+        std::hint::black_box(differ) == 0 && self.0.len() == shown.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_the_whole_of_it_and_nothing_more() {
+        let secret = SharedSecret::read(b"open sesame\n").expect("a secret");
+        assert!(secret.is(b"open sesame"));
+        for wrong in [&b""[..], b"open", b"open sesame\n", b"open sesamE"] {
+            assert!(!secret.is(wrong));
+        }
+        assert!(SharedSecret::read(b" \n").is_none());
+    }
+}

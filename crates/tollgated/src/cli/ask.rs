@@ -1,0 +1,205 @@
+//! `tollgate check` and `tollgate explain`: a request in `name=value` words.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use hyper::StatusCode;
+use serde_json::{Value, json};
+use tollgate::{Clock, Options};
+
+use super::client::post;
+use super::paint::Paint;
+use super::{FAILED, NO};
+use crate::config;
+use crate::faces::http;
+use crate::net::Address;
+use crate::service::Service;
+
+/// A request, as words.
+#[derive(Args)]
+struct Words {
+    /// The request's entries, such as tenant=acme metric=read_iops
+    #[arg(value_name = "NAME=VALUE", required = true, value_parser = entry)]
+    entries: Vec<(String, String)>,
+    /// What it costs
+    #[arg(long, default_value_t = 1, value_name = "UNITS")]
+    cost: u64,
+    /// The domain of its limits
+    #[arg(long, default_value = tollgate::DEFAULT_DOMAIN)]
+    domain: String,
+    /// The daemon's HTTP door
+    #[arg(long, env = "TOLLGATE_SERVER", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    server: Address,
+    /// A file with the secret that the daemon wants to be shown
+    #[arg(long, env = "TOLLGATE_SECRET_FILE", value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Print the daemon's answer as it is, in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    words: Words,
+}
+
+#[derive(Args)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    words: Words,
+    /// Explain by this policy file, with nothing used, instead of asking a daemon
+    #[arg(long, value_name = "PATH")]
+    config: Option<PathBuf>,
+}
+
+fn entry(word: &str) -> Result<(String, String), String> {
+    match word.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("must be NAME=VALUE, such as tenant=acme".into()),
+    }
+}
+
+impl Words {
+    fn body(&self) -> Value {
+        let entries: serde_json::Map<String, Value> = self
+            .entries
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().into()))
+            .collect();
+        json!({ "domain": self.domain, "entries": entries, "cost": self.cost })
+    }
+
+    fn post(&self, path: &str) -> Result<(StatusCode, Value), String> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let secret = self.secret_file.as_ref().map(read).transpose()?;
+        post(&self.server, path, &self.body(), secret.as_deref())
+    }
+}
+
+impl Check {
+    pub(crate) fn run(&self) -> Result<ExitCode, String> {
+        let (status, answer) = self.words.post("/v1/check")?;
+        let Some(allowed) = answer["allowed"].as_bool() else { return refused(status, &answer) };
+        if self.words.json {
+            println!("{answer:#}");
+        } else {
+            println!("{}", decision(&answer, Paint::of_stdout()));
+        }
+        Ok(ExitCode::from(if allowed { 0 } else { NO }))
+    }
+}
+
+impl Explain {
+    pub(crate) fn run(&self) -> Result<ExitCode, String> {
+        let answer = match &self.config {
+            Some(path) => self.explain_by(path)?,
+            None => {
+                let (status, answer) = self.words.post("/v1/explain")?;
+                if status != StatusCode::OK {
+                    return refused(status, &answer);
+                }
+                answer
+            }
+        };
+        if self.words.json {
+            println!("{answer:#}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let paint = Paint::of_stdout();
+        println!("{}", decision(&answer["decision"], paint));
+        for limit in answer["limits"].as_array().into_iter().flatten() {
+            let name = limit["limit"].as_str().unwrap_or_default();
+            if limit["applies"] == true {
+                let shadow = if limit["shadow"] == true { " (shadow)" } else { "" };
+                let alone = decision(&limit["alone"], paint);
+                println!(
+                    "  {} {name}{shadow} key {}: {alone}",
+                    paint.green("applies"),
+                    limit["key"]
+                );
+            } else {
+                let why = limit["why"].as_str().unwrap_or_default();
+                println!("  {} {name}: {why}", paint.dim("not    "));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Explains by a file, at an instant at which nothing was used.
+    fn explain_by(&self, path: &Path) -> Result<Value, String> {
+        let options = Options { clock: Clock::manual().0, ..Options::default() };
+        let service = Service::new(options).map_err(|error| error.to_string())?;
+        let loaded = config::load(path, service.keys_max()).map_err(|findings| {
+            findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        })?;
+        service.replace(loaded.limits).map_err(|error| error.to_string())?;
+        http::explanation(self.words.body().to_string().as_bytes(), &service)
+    }
+}
+
+/// The daemon understood and said no to the question itself.
+fn refused(status: StatusCode, answer: &Value) -> Result<ExitCode, String> {
+    let detail = answer["detail"].as_str().unwrap_or("no detail was given");
+    eprintln!("{} {status}: {detail}", Paint::of_stderr().red("error:"));
+    Ok(ExitCode::from(FAILED))
+}
+
+/// One decision in a line.
+fn decision(answer: &Value, paint: Paint) -> String {
+    let number = |name: &str| answer[name].as_u64();
+    let limit = answer["limit"].as_str().unwrap_or("no limit applies");
+    let left = match (number("remaining"), number("burst")) {
+        (Some(remaining), Some(burst)) => format!(", {remaining} of {burst} left"),
+        _ => String::new(),
+    };
+    if answer["allowed"] == true {
+        return format!("{} by {limit}{left}", paint.green("allowed"));
+    }
+    let reason = answer["reason"].as_str().unwrap_or("for no reason");
+    let retry = match number("retry_us") {
+        Some(micros) => format!(", retry in {}", duration(micros)),
+        None => ", and waiting does not help".into(),
+    };
+    format!("{} by {limit}: {reason}{left}{retry}", paint.red("denied"))
+}
+
+/// A wait as people read it, rounded up.
+fn duration(micros: u64) -> String {
+    match micros {
+        0..10_000 => format!("{micros} us"),
+        10_000..10_000_000 => format!("{} ms", micros.div_ceil(1_000)),
+        _ => format!("{} s", micros.div_ceil(1_000_000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_is_told_in_a_line() {
+        let plain = |answer: Value| decision(&answer, Paint::of_stdout()).replace("\x1b[0m", "");
+        let allowed = json!({"allowed": true, "limit": "api", "burst": 20, "remaining": 19});
+        assert!(plain(allowed).ends_with("by api, 19 of 20 left"));
+        let denied = json!({
+            "allowed": false, "limit": "api", "burst": 20, "remaining": 0,
+            "reason": "over_limit", "retry_us": 10_001,
+        });
+        let line = plain(denied);
+        assert!(line.ends_with("by api: over_limit, 0 of 20 left, retry in 11 ms"), "{line}");
+        let never = json!({"allowed": false, "limit": "api", "reason": "cost_exceeds_burst"});
+        assert!(plain(never).ends_with("cost_exceeds_burst, and waiting does not help"));
+        assert!(plain(json!({"allowed": true})).ends_with("by no limit applies"));
+    }
+
+    #[test]
+    fn a_word_is_a_name_and_a_value() {
+        assert_eq!(entry("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert_eq!(entry("a="), Ok(("a".into(), String::new())));
+        assert!(entry("=b").is_err() && entry("a").is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! What people type. Exit codes are the same everywhere and are told by `--help`.
+
+mod ask;
+mod client;
+mod lint;
+mod paint;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Rate limits for many tenants, each with the guarantee it names.
+#[derive(Parser)]
+#[command(name = "tollgate", version, about, after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve decisions over HTTP and the Redis protocol
+    Serve(Box<serve::Serve>),
+    /// Ask a running daemon whether a request may pass; spends its cost if it may
+    Check(ask::Check),
+    /// Show which limits apply to a request, which don't and why
+    Explain(ask::Explain),
+    /// Look for mistakes in a policy file, or a folder of them
+    Lint(lint::Lint),
+    /// Print the JSON schema of the policy file
+    Schema,
+}
+
+/// Runs the command line of this process.
+pub fn run() -> ExitCode {
+    // Wrong arguments end the process here, with 2.
+    let arguments = Arguments::parse();
+    let done = match arguments.command {
+        Command::Serve(serve) => serve.run(),
+        Command::Check(check) => check.run(),
+        Command::Explain(explain) => explain.run(),
+        Command::Lint(lint) => Ok(lint.run()),
+        Command::Schema => {
+            println!("{:#}", crate::config::schema());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("{} {error}", paint::Paint::of_stderr().red("error:"));
+        ExitCode::from(FAILED)
+    })
+}
+
+/// The answer was no: denied, or mistakes were found.
+const NO: u8 = 1;
+/// There was no answer.
+const FAILED: u8 = 3;
+const EXIT_CODES: &str = "\
+Exit codes: 0 yes (allowed, no mistakes, ended as asked), 1 no (denied, mistakes found), \
+2 wrong arguments, 3 no answer (nothing listens there, a file can't be read).";

@@ -1,0 +1,259 @@
+//! `tollgate serve`: everything is put together here, and taken apart on SIGTERM.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tollgate::{Options, TableFull};
+use tracing::{error, info};
+use tracing_subscriber::EnvFilter;
+
+use super::FAILED;
+use crate::app::{App, SharedSecret};
+use crate::config::Watch;
+use crate::exposition::Exposition;
+use crate::faces::Face;
+use crate::faces::http::HeaderStyle;
+use crate::net::{self, Address, Bounds, Door};
+use crate::policy::Policy;
+use crate::service::Service;
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// The policy file, or a folder whose *.toml files are one policy; it is watched
+    #[arg(long, env = "TOLLGATE_CONFIG", value_name = "PATH")]
+    config: PathBuf,
+    /// Where HTTP is spoken: an address, unix:/path, or off; may be given several times
+    #[arg(
+        long,
+        env = "TOLLGATE_HTTP",
+        default_value = "127.0.0.1:8080",
+        value_name = "ADDRESS",
+        value_delimiter = ','
+    )]
+    http: Vec<String>,
+    /// Where the Redis protocol is spoken
+    #[arg(
+        long,
+        env = "TOLLGATE_RESP",
+        default_value = "127.0.0.1:6380",
+        value_name = "ADDRESS",
+        value_delimiter = ','
+    )]
+    resp: Vec<String>,
+    /// A file with a secret that every client must show; needed to listen beyond this machine
+    #[arg(long, env = "TOLLGATE_SECRET_FILE", value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Threads that serve connections [default: one for each processor]
+    #[arg(long, env = "TOLLGATE_THREADS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Keys that may have a cell, 32 bytes each; twice that many if CL.THROTTLE is used too
+    #[arg(long, env = "TOLLGATE_KEYS_MAX", default_value_t = 1_000_000, value_name = "N")]
+    keys_max: u64,
+    /// What becomes of a new key when that many are in use
+    #[arg(long, env = "TOLLGATE_TABLE_FULL", default_value = "share", value_name = "POLICY")]
+    table_full: WhenFull,
+    /// Which header fields an HTTP answer has
+    #[arg(long, env = "TOLLGATE_HEADERS", default_value = "ietf", value_name = "STYLE")]
+    headers: HeaderStyle,
+    /// Connections that may be open at once
+    #[arg(long, env = "TOLLGATE_CONNECTIONS_MAX", default_value_t = 10_000, value_name = "N")]
+    connections_max: usize,
+    /// How long a connection may ask nothing
+    #[arg(long, env = "TOLLGATE_IDLE_SECONDS", default_value = "300", value_name = "S")]
+    idle_seconds: NonZeroU64,
+    /// How long a request may take to arrive, and an answer to be taken
+    #[arg(long, env = "TOLLGATE_REQUEST_SECONDS", default_value = "10", value_name = "S")]
+    request_seconds: NonZeroU64,
+    /// How long an HTTP connection may last before an answer closes it [default: for ever]
+    #[arg(long, env = "TOLLGATE_AGE_SECONDS", value_name = "S")]
+    age_seconds: Option<NonZeroU64>,
+    /// How long connections may go on after SIGTERM
+    #[arg(long, env = "TOLLGATE_DRAIN_SECONDS", default_value = "10", value_name = "S")]
+    drain_seconds: NonZeroU64,
+    /// Let a successor listen at the same addresses before this process ends
+    #[arg(long, env = "TOLLGATE_REUSE_PORT")]
+    reuse_port: bool,
+    /// What is logged, such as info or warn,policy=debug
+    #[arg(long, env = "TOLLGATE_LOG", default_value = "info", value_name = "FILTER")]
+    log: String,
+    /// How it is logged
+    #[arg(long, env = "TOLLGATE_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WhenFull {
+    /// It shares a cell of its limit with the others that found no place
+    Share,
+    /// It is denied
+    Deny,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Serve {
+    pub(crate) fn run(&self) -> Result<ExitCode, String> {
+        self.start_log()?;
+        let doors = self.doors()?;
+        let app = self.app()?;
+        let watch = Watch::new(&self.config);
+        if app.policy.load().is_err() {
+            return Ok(ExitCode::from(FAILED)); // It is in the log already.
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("no runtime: {error}"))?;
+        runtime.block_on(self.serve(app, doors, watch))?;
+        info!("ended");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn serve(
+        &self,
+        app: Arc<App>,
+        doors: Vec<(Face, Address)>,
+        watch: Watch,
+    ) -> Result<(), String> {
+        let mut listening = Vec::new();
+        for (face, address) in doors {
+            let listener = address
+                .listen(self.reuse_port)
+                .map_err(|error| format!("cannot listen at {address}: {error}"))?;
+            let address = listener.address().unwrap_or(address);
+            info!(face = face.name(), %address, "listening");
+            listening.push(Door { face, listener });
+        }
+        let (stop, stopped) = watch::channel(false);
+        let reload = tokio::spawn(reload(app.clone(), watch));
+        let signals = tokio::spawn(async move {
+            let ended = end_signal().await;
+            info!(signal = ended, "draining");
+            let _ = stop.send(true);
+            // A second one means at once.
+            let ended = end_signal().await;
+            info!(signal = ended, "ended at once");
+            std::process::exit(i32::from(FAILED));
+        });
+        let threads = self.threads.map_or_else(processors, usize::from);
+        let served = net::serve(&app, listening, threads, stopped).await;
+        signals.abort();
+        reload.abort();
+        served.map_err(|error| format!("cannot serve: {error}"))
+    }
+
+    fn start_log(&self) -> Result<(), String> {
+        let filter = EnvFilter::try_new(&self.log).map_err(|error| format!("--log: {error}"))?;
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        match self.log_format {
+            LogFormat::Text => log.with_ansi(super::paint::Paint::is_for_stderr()).init(),
+            LogFormat::Json => log.json().init(),
+        }
+        Ok(())
+    }
+
+    fn app(&self) -> Result<Arc<App>, String> {
+        let table_full = match self.table_full {
+            WhenFull::Share => TableFull::Share,
+            WhenFull::Deny => TableFull::Deny,
+        };
+        let options = Options { keys_max: self.keys_max, table_full, ..Options::default() };
+        let service = Arc::new(Service::new(options).map_err(|error| error.to_string())?);
+        let policy = Arc::new(Policy::new(&self.config, service.clone()));
+        let seconds = |seconds: NonZeroU64| Duration::from_secs(seconds.get());
+        Ok(Arc::new(App {
+            exposition: Exposition::new(service.clone(), policy.clone()),
+            service,
+            policy,
+            bounds: Bounds {
+                connections_max: self.connections_max,
+                idle: seconds(self.idle_seconds),
+                partial: seconds(self.request_seconds),
+                age: self.age_seconds.map(seconds),
+                drain: seconds(self.drain_seconds),
+            },
+            secret: self.secret()?,
+            headers: self.headers,
+            held: Arc::default(),
+        }))
+    }
+
+    fn secret(&self) -> Result<Option<SharedSecret>, String> {
+        let Some(path) = &self.secret_file else { return Ok(None) };
+        let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let secret = SharedSecret::read(&bytes);
+        secret.map(Some).ok_or_else(|| format!("{}: holds no secret", path.display()))
+    }
+
+    /// Where to listen. Beyond this machine only clients that show a secret are served.
+    fn doors(&self) -> Result<Vec<(Face, Address)>, String> {
+        let mut doors = Vec::new();
+        for (face, list) in [(Face::Http, &self.http), (Face::Resp, &self.resp)] {
+            for text in list.iter().filter(|text| *text != "off") {
+                let address: Address =
+                    text.parse().map_err(|error| format!("--{} {text}: {error}", face.name()))?;
+                if !address.is_local() && self.secret_file.is_none() {
+                    return Err(format!(
+                        "--{} {text}: other machines could use this; give --secret-file, or \
+                         listen at a loopback address",
+                        face.name()
+                    ));
+                }
+                doors.push((face, address));
+            }
+        }
+        if doors.is_empty() {
+            return Err("--http and --resp are both off: nobody could ask".into());
+        }
+        Ok(doors)
+    }
+}
+
+/// Puts a changed policy file in force; also at once on SIGHUP.
+async fn reload(app: Arc<App>, mut watch: Watch) {
+    let Ok(mut hang_up) = signal(SignalKind::hangup()) else {
+        return error!("no signals: the policy file is not watched");
+    };
+    let mut look = tokio::time::interval(LOOK_INTERVAL);
+    loop {
+        let asked = tokio::select! {
+            _ = hang_up.recv() => true,
+            _ = look.tick() => false,
+        };
+        if watch.changed() || asked {
+            let app = app.clone();
+            // A large file takes a while, and this thread accepts connections. What is wrong with
+            // it is logged.
+            let _ = tokio::task::spawn_blocking(move || app.policy.load()).await;
+        }
+    }
+}
+
+async fn end_signal() -> &'static str {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// How often the policy file is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);

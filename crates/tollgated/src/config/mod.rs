@@ -1,0 +1,504 @@
+//! The policy file: TOML text to limits, and everything that is wrong with it by line and column.
+//!
+//! Two dialects load into the same limits: `own` (`[[limit]]`) and `tenant` (`[rate_limits]`). This
+//! file puts the parts together; `source` reads files, `set` checks the limits together, `lint`
+//! warns, `watch` says when to load again. Nothing here puts a limit in force.
+
+mod draft;
+mod fields;
+mod finding;
+mod lint;
+mod own;
+mod set;
+mod source;
+mod tenant;
+mod watch;
+
+use std::path::{Path, PathBuf};
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use tollgate::DEFAULT_DOMAIN;
+
+use draft::Draft;
+use fields::refuse_unknown;
+use finding::{Findings, Place, Text};
+use set::Checked;
+use tenant::Tenants;
+
+pub(crate) use finding::{Finding, Severity};
+pub(crate) use watch::Watch;
+
+/// What one source (a file, or a folder whose `*.toml` files are one set) says.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The limits as written, file by file; those of `[rate_limits]` come last.
+    pub limits: Vec<tollgate::Limit>,
+    /// What is doubtful about them.
+    pub warnings: Vec<Finding>,
+    /// The files that were read.
+    pub files: Vec<PathBuf>,
+}
+
+/// Reads a source. `keys_max` is the limiter's: it bounds how many overrides there can be.
+///
+/// # Errors
+/// All that is wrong with it, with the warnings; at least one is an error. Nothing is changed.
+pub(crate) fn load(path: &Path, keys_max: u64) -> Result<Loaded, Vec<Finding>> {
+    let files = source::list(path).map_err(|finding| vec![finding])?;
+    let mut readable = Vec::new();
+    let mut findings = Vec::new();
+    for file in files {
+        match source::read(&file) {
+            Ok(text) => readable.push((file, text)),
+            Err(finding) => findings.push(finding),
+        }
+    }
+    if findings.is_empty() {
+        return parse(readable, keys_max);
+    }
+    // A set with a file missing is not loaded, but what is wrong with the others is known already.
+    if !readable.is_empty() {
+        findings.extend(parse(readable, keys_max).err().into_iter().flatten());
+    }
+    Err(findings)
+}
+
+/// What the files of a source, sorted by name, say together.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn parse(files: Vec<(PathBuf, String)>, keys_max: u64) -> Result<Loaded, Vec<Finding>> {
+    let texts: Vec<Text> = files.into_iter().map(|(path, text)| Text { path, text }).collect();
+    if texts.is_empty() {
+        return Err(vec![Finding::whole(Path::new(""), "there is no file")]);
+    }
+    let schema = schema();
+    let mut findings = Findings::new(&texts);
+    let mut own: Vec<Draft> = Vec::new();
+    let mut tenants: Vec<Tenants> = Vec::new();
+    let mut silent: Vec<Place> = Vec::new();
+    for (file, text) in texts.iter().enumerate() {
+        let start = Place { file, offset: 0 };
+        let Some(mut document) = document(text, file, &schema, &mut findings) else { continue };
+        let (limits, table) = (document.remove("limit"), document.remove("rate_limits"));
+        if limits.is_none() && table.is_none() {
+            silent.push(start);
+        }
+        own.extend(limits.into_iter().flat_map(|limits| own::drafts(limits, file, &mut findings)));
+        tenants.extend(table.map(|table| Tenants::new(table, file, &mut findings)));
+    }
+    refuse_silence(&silent, &mut findings);
+    refuse_two_dialects(&own, &tenants, &mut findings);
+    let mut checked = Vec::new();
+    for (draft, enabled) in with_enabled(own, tenants) {
+        // A limit that is not enabled is checked, and then left out.
+        let limit = draft.check(&mut findings).filter(|_| enabled);
+        checked.extend(limit.map(|limit| Checked { draft, limit }));
+    }
+    set::check(&checked, keys_max, Place { file: 0, offset: 0 }, &mut findings);
+    lint::lint(&checked, &mut findings);
+    let failed = findings.errors() > 0;
+    let warnings = findings.into_list();
+    if failed {
+        return Err(warnings);
+    }
+    let limits = checked.into_iter().map(|checked| checked.limit).collect();
+    Ok(Loaded { limits, warnings, files: texts.into_iter().map(|text| text.path).collect() })
+}
+
+/// The JSON Schema of the policy file, both dialects, for editors and other tools.
+pub(crate) fn schema() -> serde_json::Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        // In one piece, so that `fields` finds its way without looking up references.
+        settings.inline_subschemas = true;
+    });
+    let settings = settings.with_transform(RecursiveTransform(tidy));
+    settings.into_generator().into_root_schema_for::<PolicyFile>().to_value()
+}
+
+/// Makes of comments in the code descriptions that editors can show, and leaves out what TOML
+/// cannot say.
+fn tidy(schema: &mut Schema) {
+    if let Some(serde_json::Value::String(text)) = schema.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
+    if schema.get("default").is_some_and(serde_json::Value::is_null) {
+        schema.remove("default");
+    }
+}
+
+/// The limits of a policy file, in one dialect or both.
+#[derive(JsonSchema)]
+#[schemars(title = "Tollgate policy file", deny_unknown_fields)]
+#[expect(dead_code, reason = "the schema is made of it; the parts are read one by one")]
+struct PolicyFile {
+    /// Limits in Tollgate's own dialect; `limit = []` has none.
+    #[serde(default)]
+    #[schemars(with = "Vec<own::LimitTable>")]
+    limit: Vec<own::LimitTable>,
+    /// Limits by tenant, in the domain `default`, which then has no others.
+    #[serde(default)]
+    #[schemars(with = "tenant::RateLimits")]
+    rate_limits: Option<tenant::RateLimits>,
+}
+
+/// A file's table without the fields that are unknown; `None` when it is no TOML.
+fn document<'t>(
+    text: &'t Text,
+    file: usize,
+    schema: &serde_json::Value,
+    findings: &mut Findings<'_>,
+) -> Option<DeTable<'t>> {
+    let table = match DeTable::parse(&text.text) {
+        Ok(table) => table,
+        Err(error) => {
+            report(&error, file, findings);
+            return None;
+        }
+    };
+    let mut document = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+    refuse_unknown(&mut document, schema, file, findings);
+    match document.into_inner() {
+        DeValue::Table(table) => Some(table),
+        _ => None,
+    }
+}
+
+/// Reads a value whose unknown fields were taken out; `None` after it was reported.
+fn read<T: DeserializeOwned>(
+    value: Spanned<DeValue<'_>>,
+    file: usize,
+    findings: &mut Findings<'_>,
+) -> Option<T> {
+    let read = T::deserialize(ValueDeserializer::from(value));
+    read.map_err(|error| report(&error, file, findings)).ok()
+}
+
+fn report(error: &toml::de::Error, file: usize, findings: &mut Findings<'_>) {
+    let offset = error.span().map_or(0, |span| span.start);
+    findings.error(Place { file, offset }, error.message());
+}
+
+/// A file that was cut short must not remove its limits.
+fn refuse_silence(silent: &[Place], findings: &mut Findings<'_>) {
+    // What was misspelt (`limits = []`) was reported already.
+    if findings.errors() > 0 {
+        return;
+    }
+    for place in silent {
+        findings.error(*place, "holds no limits; write `limit = []` to have none");
+    }
+}
+
+/// A domain is loaded from one dialect, so that one rule says which of its limits apply.
+fn refuse_two_dialects(own: &[Draft], tenants: &[Tenants], findings: &mut Findings<'_>) {
+    let [first, others @ ..] = tenants else { return };
+    let place = findings.show(first.place);
+    for other in others {
+        let message = format!("[rate_limits] is already defined at {place}");
+        findings.error(other.place, message);
+    }
+    if let Some(limit) = own.iter().find(|limit| limit.domain == DEFAULT_DOMAIN) {
+        let message = format!(
+            "limit {:?} is in the domain \"default\", which is that of [rate_limits] at {place}; \
+             a domain is loaded from one of them",
+            limit.name
+        );
+        findings.error(limit.places.whole, message);
+    }
+}
+
+/// All limits, and whether they are enabled.
+fn with_enabled(own: Vec<Draft>, tenants: Vec<Tenants>) -> impl Iterator<Item = (Draft, bool)> {
+    let of_tenants = tenants
+        .into_iter()
+        .flat_map(|tenants| tenants.drafts.into_iter().map(move |draft| (draft, tenants.enabled)));
+    own.into_iter().map(|draft| (draft, true)).chain(of_tenants)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+    use tollgate::{Clock, Descriptor, Entry, Limiter, Options, Request};
+
+    use super::*;
+
+    /// What the files `1.toml`, `2.toml` and so on say together, or all that was found.
+    fn parsed_all(texts: &[&str]) -> Result<Loaded, Vec<String>> {
+        let name = |index: usize| format!("{}.toml", index + 1).into();
+        let files = texts.iter().enumerate().map(|(index, text)| (name(index), (*text).into()));
+        parse(files.collect(), 1_000).map_err(|found| shown(&found))
+    }
+
+    pub(super) fn parsed(text: &str) -> Result<Loaded, Vec<String>> {
+        parsed_all(&[text])
+    }
+
+    /// What is found in files, whether or not they load.
+    fn found_in(texts: &[&str]) -> Vec<String> {
+        parsed_all(texts).map_or_else(|found| found, |loaded| shown(&loaded.warnings))
+    }
+
+    pub(super) fn found(text: &str) -> Vec<String> {
+        found_in(&[text])
+    }
+
+    /// A limiter of what a file says; its clock stands still.
+    pub(super) fn limiter(text: &str) -> Limiter {
+        let limits = parsed(text).expect("a sound file").limits;
+        let options = Options { keys_max: 1_000, clock: Clock::manual().0, ..Options::default() };
+        Limiter::new(limits, options).expect("limits that were checked together")
+    }
+
+    fn shown(findings: &[Finding]) -> Vec<String> {
+        findings.iter().map(Finding::to_string).collect()
+    }
+
+    fn names(loaded: &Loaded) -> Vec<&str> {
+        loaded.limits.iter().map(tollgate::Limit::name).collect()
+    }
+
+    const API: &str = "[[limit]]\nname = \"api\"\nrate = \"10/s\"\n";
+    const TENANTS: &str = "[rate_limits]\nenabled = true\ndefault.read_iops.rate = 5\n";
+    const EXAMPLES: [&str; 2] = [
+        include_str!("../../../../examples/limits.toml"),
+        include_str!("../../../../examples/tenants.toml"),
+    ];
+
+    #[test]
+    fn a_file_without_limits_is_an_error_unless_it_says_so() {
+        let message = "error: holds no limits; write `limit = []` to have none";
+        for text in ["", "\n", "# only a comment\n"] {
+            assert_eq!(found(text), [format!("1.toml:1:1: {message}")], "{text:?}");
+        }
+        assert_eq!(found_in(&[API, ""]), [format!("2.toml:1:1: {message}")]);
+        let both = [format!("1.toml:1:1: {message}"), format!("2.toml:1:1: {message}")];
+        assert_eq!(found_in(&["", "# nor here"]), both);
+        assert!(parsed("limit = []").expect("sound").limits.is_empty());
+    }
+
+    #[test]
+    fn the_limits_of_a_set_are_in_the_order_of_its_files() {
+        let other = "[[limit]]\nname = \"b\"\nrate = \"1/s\"\nkey = [\"y\"]\n\
+                     [[limit]]\nname = \"a\"\nrate = \"1/s\"\nkey = [\"x\"]\n";
+        let loaded = parsed_all(&[other, API]).expect("sound");
+        assert_eq!(names(&loaded), ["b", "a", "api"]);
+        assert_eq!(loaded.files, [PathBuf::from("1.toml"), PathBuf::from("2.toml")]);
+    }
+
+    #[test]
+    fn a_syntax_error_is_reported_once_for_each_file() {
+        let broken = "[[limit]]\nname = \"api\nrate = \"10/s\n";
+        let expected = [
+            "1.toml:2:12: error: invalid basic string, expected `\"`",
+            "2.toml:1:5: error: string values must be quoted, expected literal string",
+        ];
+        assert_eq!(found_in(&[broken, "a = \n", API]), expected);
+        assert_eq!(found("a = 1\na = 2\n"), ["1.toml:2:1: error: duplicate key"]);
+        assert!(found("\u{feff}a = = 1")[0].starts_with("1.toml:1:5: "));
+    }
+
+    #[test]
+    fn a_field_that_nobody_reads_is_an_error_at_its_place() {
+        let expected = [
+            "1.toml:1:1: error: unknown field `limits`; did you mean `limit`?",
+            "1.toml:2:2: error: unknown field `rate_limit`; did you mean `rate_limits`?",
+        ];
+        assert_eq!(found("limits = []\n[rate_limit]\n"), expected);
+        let expected = [
+            "1.toml:4:3: error: unknown field `brust`; did you mean `burst`?",
+            "1.toml:5:1: error: unknown field `keys`; did you mean `key`?",
+        ];
+        assert_eq!(found(&format!("{API}  brust = 5\nkeys = [\"a\"]\n")), expected);
+    }
+
+    #[test]
+    fn what_comes_with_later_guarantees_is_refused_by_name() {
+        let text = format!("{API}local_cap = 5\non_stale = \"deny\"\nwindows = [\"60/60s\"]\n");
+        let expected = [(4, "local_cap"), (5, "on_stale"), (6, "windows")].map(|(line, field)| {
+            format!(
+                "1.toml:{line}:1: error: `{field}` belongs to a guarantee that this version does \
+                 not have; it keeps only guarantee = \"local\""
+            )
+        });
+        assert_eq!(found(&text), expected);
+    }
+
+    #[test]
+    fn a_domain_is_loaded_from_one_dialect() {
+        let both = |limit: &str, table: &str| {
+            format!(
+                "{limit}: error: limit \"api\" is in the domain \"default\", which is that of \
+                 [rate_limits] at {table}; a domain is loaded from one of them"
+            )
+        };
+        assert_eq!(found(&format!("{TENANTS}{API}")), [both("1.toml:4:1", "1.toml:1:1")]);
+        assert_eq!(found_in(&[API, TENANTS]), [both("1.toml:1:1", "2.toml:1:1")]);
+        let elsewhere = format!("{API}domain = \"edge\"\n");
+        let loaded = parsed_all(&[TENANTS, &elsewhere]).expect("two domains");
+        assert_eq!(names(&loaded), ["api", "read_iops"]);
+    }
+
+    #[test]
+    fn a_set_has_one_table_of_tenants() {
+        let expected = "2.toml:1:1: error: [rate_limits] is already defined at 1.toml:1:1";
+        assert_eq!(found_in(&[TENANTS, TENANTS])[0], expected);
+    }
+
+    #[test]
+    fn the_examples_load_and_only_the_shadow_is_worth_a_warning() {
+        let loaded = parsed(EXAMPLES[0]).expect("sound");
+        assert_eq!(names(&loaded), ["api", "login", "download"]);
+        let warnings = shown(&loaded.warnings);
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].ends_with("limit \"login\" is a shadow: it counts and never denies"));
+        let loaded = parsed(EXAMPLES[1]).expect("sound");
+        assert_eq!(names(&loaded), ["read_iops", "read_throughput"]);
+        assert!(loaded.warnings.is_empty());
+    }
+
+    #[test]
+    fn the_example_limits_what_its_comments_say() {
+        let limiter = limiter(EXAMPLES[0]);
+        let admitted_in = |domain, entries: &[Entry<'_>], cost| {
+            let descriptors = [Descriptor::new(entries).expect("sound").with_cost(cost)];
+            let request = Request::new(&descriptors).in_domain(domain);
+            (0..500).take_while(|_| limiter.check(&request).is_allowed()).count()
+        };
+        let admitted = |entries: &[Entry<'_>]| admitted_in("default", entries, 1);
+        assert_eq!(admitted(&[Entry::new("tenant", "small")]), 20);
+        assert_eq!(admitted(&[Entry::new("tenant", "acme")]), 400);
+        let login = [Entry::new("route", "login"), Entry::new("user", "ann")];
+        assert_eq!(admitted(&login), 20, "by `api` alone");
+        let moved = |tenant, cost| admitted_in("downloads", &[Entry::new("tenant", tenant)], cost);
+        assert_eq!(moved("small", 64 << 20), 2);
+        assert_eq!(moved("large", 1 << 40), 1);
+    }
+
+    #[test]
+    fn a_source_is_a_file_or_a_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("b.toml"), API).expect("written");
+        fs::write(at("a.toml"), "limit = []").expect("written");
+        assert_eq!(load(&at("b.toml"), 1_000).expect("sound").files, [at("b.toml")]);
+        let loaded = load(folder.path(), 1_000).expect("sound");
+        assert_eq!(names(&loaded), ["api"]);
+        assert_eq!(loaded.files, [at("a.toml"), at("b.toml")]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_does_not_hide_what_is_wrong_with_the_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a.toml"), b"\xff").expect("written");
+        fs::write(at("b.toml"), "limit = 3").expect("written");
+        let found = load(folder.path(), 1_000).expect_err("neither is sound");
+        let messages: Vec<&str> = found.iter().map(|finding| &*finding.message).collect();
+        let expected = ["is not UTF-8 from here on", "`limit` is a list: write [[limit]]"];
+        assert_eq!(messages, expected);
+        fs::write(at("b.toml"), API).expect("written");
+        assert_eq!(load(folder.path(), 1_000).expect_err("one is not sound").len(), 1);
+    }
+
+    #[test]
+    fn the_schema_says_what_is_read() {
+        let schema = schema();
+        assert_eq!(schema["additionalProperties"], false);
+        let limit = &schema["properties"]["limit"]["items"];
+        assert_eq!(limit["required"], serde_json::json!(["name", "rate"]));
+        assert_eq!(limit["properties"]["override"]["items"]["additionalProperties"], false);
+        assert_eq!(limit["properties"]["oversize"]["enum"], serde_json::json!(["never", "pace"]));
+        let metrics = &schema["properties"]["rate_limits"]["properties"]["default"];
+        assert_eq!(metrics["properties"]["read_iops"]["properties"]["rate"]["minimum"], 1);
+        let text = schema.to_string();
+        assert!(!text.contains("null"), "TOML has no null");
+        assert!(!text.contains("\\n"), "descriptions are lines");
+    }
+
+    /// Pieces of which nearly-right files are made.
+    const PIECES: [&str; 26] = [
+        "[[limit]]\n",
+        "[[limit.override]]\n",
+        "[rate_limits]\n",
+        "[rate_limits.default]\n",
+        "[rate_limits.overrides.\"\"]\n",
+        "[limit]",
+        "\n",
+        "name = \"api\"\n",
+        "name",
+        "=",
+        "\"",
+        "rate = \"10/s\"\n",
+        "rate = 0\n",
+        "burst_ratio = nan\n",
+        "burst = -1\n",
+        "key = [",
+        "match = { a = \"*\" }\n",
+        "]",
+        "{",
+        "}",
+        "enabled = true\n",
+        "read_iops = { rate = 5 }\n",
+        "\u{feff}",
+        "é",
+        "\r\n",
+        "'''",
+    ];
+
+    /// Every finding lies within its text, and a file loads exactly if none is an error.
+    fn assert_sane(text: String) {
+        let lines = text.split('\n').count();
+        let (findings, loads) = match parse(vec![("a.toml".into(), text)], 1_000) {
+            Ok(loaded) => (loaded.warnings, true),
+            Err(findings) => (findings, false),
+        };
+        for finding in &findings {
+            assert!((1..=lines).contains(&finding.line), "{finding}");
+        }
+        let is_error = |finding: &Finding| finding.severity == Severity::Error;
+        assert_eq!(findings.iter().any(is_error), !loads);
+    }
+
+    proptest! {
+        // A case that fails becomes a test of its own, not a file.
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn any_text_is_answered(text in "\\PC*") {
+            assert_sane(text);
+        }
+
+        #[test]
+        fn any_heap_of_pieces_is_answered(
+            pieces in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..40),
+        ) {
+            assert_sane(pieces.concat());
+        }
+
+        #[test]
+        fn any_change_of_a_sound_file_is_answered(
+            example in 0..EXAMPLES.len(),
+            cuts in prop::collection::vec(
+                (any::<prop::sample::Index>(), 0_usize..40, prop::sample::select(PIECES.to_vec())),
+                1..4,
+            ),
+        ) {
+            let mut text = EXAMPLES[example].to_string();
+            for (start, length, piece) in cuts {
+                let start = text.floor_char_boundary(start.index(text.len() + 1));
+                let end = text.floor_char_boundary(start + length);
+                text.replace_range(start..end, piece);
+            }
+            assert_sane(text);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `/metrics`: what was counted, in Prometheus' text or OpenMetrics.
+//!
+//! Labels are names of limits, doors, answers and reasons, never values of requests, so that their
+//! number is known when the limits are.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet, prometheus_text, text,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use tollgate::Counts;
+
+use crate::metrics::{FaceMetrics, OUTCOMES};
+use crate::policy::Policy;
+use crate::service::{BROUGHT_DOMAIN, BROUGHT_NAME, Service};
+
+/// Shows the metrics of a service and its policy.
+pub(crate) struct Exposition(Registry);
+
+impl Exposition {
+    pub(crate) fn new(service: Arc<Service>, policy: Arc<Policy>) -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Reader { service, policy }));
+        Self(registry)
+    }
+
+    /// The metrics as a text, and its content type: OpenMetrics if `accept` asks for that.
+    pub(crate) fn show(&self, accept: &str) -> (&'static str, String) {
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        if accept.contains("application/openmetrics-text") {
+            let _ = text::encode(&mut out, &self.0);
+            return ("application/openmetrics-text; version=1.0.0; charset=utf-8", out);
+        }
+        let _ = prometheus_text::encode(&mut out, &self.0);
+        (prometheus_text::CONTENT_TYPE, out)
+    }
+}
+
+#[derive(Debug)]
+struct Reader {
+    service: Arc<Service>,
+    policy: Arc<Policy>,
+}
+
+type Labels<'a> = [(&'a str, &'a str)];
+
+/// One family: its values, each under its labels.
+struct Family<'a>(Vec<(Vec<(&'a str, &'a str)>, u64)>);
+
+impl<'a> Family<'a> {
+    fn one(value: u64) -> Self {
+        Self(vec![(Vec::new(), value)])
+    }
+
+    fn add(&mut self, labels: &Labels<'a>, value: u64) {
+        self.0.push((labels.to_vec(), value));
+    }
+}
+
+impl Collector for Reader {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        self.encode_limits(&mut encoder)?;
+        self.encode_faces(&mut encoder)?;
+        self.encode_state(&mut encoder)
+    }
+}
+
+impl Reader {
+    fn encode_limits(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let limits = self.service.limits();
+        let brought = self.service.brought_counts();
+        let named = limits.iter().map(|s| (s.limit.domain(), s.limit.name(), s.counts));
+        let all: Vec<(&str, &str, Counts)> =
+            named.chain([(BROUGHT_DOMAIN, BROUGHT_NAME, brought)]).collect();
+        let mut decisions = Family(Vec::new());
+        let (mut shadows, mut overflows) = (Family(Vec::new()), Family(Vec::new()));
+        let mut evictions = Family(Vec::new());
+        for (domain, limit, counts) in all {
+            let labels = [("domain", domain), ("limit", limit)];
+            let numbers = [
+                counts.allowed,
+                counts.over_limit,
+                counts.cost_exceeds_burst,
+                counts.key_table_full,
+            ];
+            for ((_, decision, reason), number) in OUTCOMES.into_iter().zip(numbers) {
+                let [domain, limit] = labels;
+                decisions.add(&[domain, limit, ("decision", decision), ("reason", reason)], number);
+            }
+            shadows.add(&labels, counts.shadow_denied);
+            overflows.add(&labels, counts.overflowed);
+            evictions.add(&labels, counts.evicted);
+        }
+        let help = "Decisions by the limit that made them; brought is CL.THROTTLE's";
+        counter(encoder, "tollgate_limit_decisions", help, decisions)?;
+        let help = "Requests that a shadow limit would have denied";
+        counter(encoder, "tollgate_limit_shadow_denials", help, shadows)?;
+        let help = "Requests counted on a limit's shared cell, the table of keys being full";
+        counter(encoder, "tollgate_limit_overflows", help, overflows)?;
+        let help = "Rested keys that left the table to make room for one of this limit";
+        counter(encoder, "tollgate_key_evictions", help, evictions)
+    }
+
+    fn encode_faces(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let metrics = self.service.metrics();
+        let mut decisions = Family(Vec::new());
+        let mut errors = Family(Vec::new());
+        for (face, of) in metrics.faces() {
+            let face = ("face", face.name());
+            for ((_, decision, reason), number) in OUTCOMES.into_iter().zip(&of.decisions) {
+                let labels = [face, ("decision", decision), ("reason", reason)];
+                decisions.add(&labels, number.load(Relaxed));
+            }
+            for (kind, number) in
+                [("invalid", &of.invalid), ("malformed", &of.malformed), ("timeout", &of.timed_out)]
+            {
+                errors.add(&[face, ("kind", kind)], number.load(Relaxed));
+            }
+        }
+        let help = "Decisions by the door at which they were asked";
+        counter(encoder, "tollgate_decisions", help, decisions)?;
+        counter(encoder, "tollgate_request_errors", "Requests that were refused or cut", errors)?;
+        let by_face = |value: fn(&FaceMetrics) -> u64| {
+            let mut family = Family(Vec::new());
+            for (face, of) in metrics.faces() {
+                family.add(&[("face", face.name())], value(of));
+            }
+            family
+        };
+        let open = by_face(|of| of.open.load(Relaxed).max(0) as u64);
+        gauge(encoder, "tollgate_connections", "Connections that are open", open)?;
+        let opened = by_face(|of| of.opened.load(Relaxed));
+        counter(encoder, "tollgate_connections_opened", "Connections that were opened", opened)?;
+        let refused = by_face(|of| of.refused.load(Relaxed));
+        let help = "Connections that were closed at once, as many being open as may be";
+        counter(encoder, "tollgate_connections_refused", help, refused)?;
+        let (name, help) = ("tollgate_decision_duration_seconds", "From a request to its answer");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (face, of) in metrics.faces() {
+            let (sum, count, buckets) = of.took.read();
+            let labels = [("face", face.name())];
+            let mut metric = family.encode_family(&labels)?;
+            metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn encode_state(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let service = &self.service;
+        let keys = Family::one(service.keys_used());
+        gauge(encoder, "tollgate_keys", "Keys that have a cell", keys)?;
+        let most = Family::one(service.keys_max());
+        gauge(encoder, "tollgate_keys_max", "Keys that may have a cell, in each table", most)?;
+        let revision = Family::one(service.revision());
+        gauge(encoder, "tollgate_limits_revision", "Grows with every change of limits", revision)?;
+        let valid = Family::one(u64::from(self.policy.is_valid()));
+        let help = "1 unless the policy file is invalid and older limits are in force";
+        gauge(encoder, "tollgate_config_valid", help, valid)?;
+        let mut loads = Family(Vec::new());
+        let metrics = service.metrics();
+        for (result, number) in [("ok", &metrics.loads_good), ("error", &metrics.loads_bad)] {
+            loads.add(&[("result", result)], number.load(Relaxed));
+        }
+        counter(encoder, "tollgate_config_loads", "Times that the policy file was read", loads)?;
+        let (totals, open) = service.reservation_totals();
+        let mut family = Family(Vec::new());
+        for (outcome, number) in [
+            ("made", totals.made),
+            ("settled", totals.settled),
+            ("cancelled", totals.cancelled),
+            ("expired", totals.expired),
+            ("refused", totals.refused),
+        ] {
+            family.add(&[("outcome", outcome)], number);
+        }
+        counter(encoder, "tollgate_reservations", "What became of reservations", family)?;
+        let help = "Reservations that are open or were corrected lately";
+        gauge(encoder, "tollgate_reservations_kept", help, Family::one(open as u64))?;
+        let mut build = Family(Vec::new());
+        build.add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+        gauge(encoder, "tollgate_build_info", "The running version", build)
+    }
+}
+
+fn counter(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    family: Family<'_>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in &family.0 {
+        encode_counter(&mut metric.encode_family(labels)?, value)?;
+    }
+    Ok(())
+}
+
+fn encode_counter(
+    metric: &mut prometheus_client::encoding::MetricEncoder<'_>,
+    value: &impl EncodeCounterValue,
+) -> fmt::Result {
+    metric.encode_counter::<NoLabelSet, _, f64>(value, None)
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    family: Family<'_>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in &family.0 {
+        encode_gauge(&mut metric.encode_family(labels)?, value)?;
+    }
+    Ok(())
+}
+
+fn encode_gauge(
+    metric: &mut prometheus_client::encoding::MetricEncoder<'_>,
+    value: &impl EncodeGaugeValue,
+) -> fmt::Result {
+    metric.encode_gauge(value)
+}

@@ -1,0 +1,143 @@
+//! Header fields that tell a client how it stands: the IETF's draft, and what came before it.
+//!
+//! Whole seconds, rounded up. `q` is the burst and `w` the time in which it comes back, so that
+//! what remains is never above the quota.
+
+use std::fmt::Write;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use tollgate::{Decision, Retry};
+
+use crate::faces::seconds;
+use crate::service::Service;
+
+/// Which fields an answer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "kebab-case")]
+pub(crate) enum HeaderStyle {
+    /// None but `Retry-After`
+    None,
+    /// `RateLimit` and `RateLimit-Policy`, as draft-ietf-httpapi-ratelimit-headers-08 and later
+    Ietf,
+    /// `RateLimit-Limit`, `-Remaining` and `-Reset`, as its revision 03
+    Draft03,
+    /// The same with `X-` before it
+    XDraft03,
+    /// `X-RateLimit-*` with the reset as a Unix time, as GitHub has it
+    Github,
+}
+
+impl FromStr for HeaderStyle {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        <Self as clap::ValueEnum>::from_str(text, false).map_err(|_| ())
+    }
+}
+
+/// Adds the fields of a decision.
+pub(crate) fn add(
+    headers: &mut HeaderMap,
+    decision: &Decision,
+    service: &Service,
+    style: HeaderStyle,
+) {
+    let wait = |retry: Option<Retry>| match retry? {
+        Retry::At(at) => Some(at.saturating_since(decision.now())),
+        Retry::Never => None,
+    };
+    let retry = decision.retry_at();
+    if let Some(retry) = wait(retry) {
+        headers.insert(RETRY_AFTER, number(seconds(retry).max(1)));
+    }
+    let (Some(limit), Some(burst)) = (decision.limit(), decision.burst()) else { return };
+    let standing = Standing {
+        name: service.label(limit).name().to_owned(),
+        burst: burst.min(INTEGER_MAX),
+        remaining: decision.remaining().unwrap_or(0).min(INTEGER_MAX),
+        window: decision.refill_time().map(|time| seconds(time).clamp(1, INTEGER_MAX)),
+        // A denied client wants to know when to come back, another when all is back.
+        next: wait(if retry.is_some() { retry } else { decision.reset_at() }),
+    };
+    standing.add(headers, style);
+}
+
+/// How a client stands with the limit that decided.
+struct Standing {
+    name: String,
+    burst: u64,
+    remaining: u64,
+    /// Seconds in which the burst comes back; none when it does not.
+    window: Option<u64>,
+    next: Option<Duration>,
+}
+
+impl Standing {
+    fn add(&self, headers: &mut HeaderMap, style: HeaderStyle) {
+        let Self { name, burst, remaining, window, next } = self;
+        let next = next.map(|next| seconds(next).min(INTEGER_MAX));
+        let parameter = |letter: &str, value: Option<u64>| {
+            value.map_or_else(String::new, |value| format!(";{letter}={value}"))
+        };
+        match style {
+            HeaderStyle::None => {}
+            HeaderStyle::Ietf => {
+                let mut text = String::with_capacity(80);
+                // Writing to a string does not fail.
+                let _ = write!(text, "\"{name}\";q={burst}{}", parameter("w", *window));
+                headers.insert(POLICY, text_value(&text));
+                text.clear();
+                let _ = write!(text, "\"{name}\";r={remaining}{}", parameter("t", next));
+                headers.insert(RATE_LIMIT, text_value(&text));
+            }
+            HeaderStyle::Draft03 | HeaderStyle::XDraft03 => {
+                let names = if style == HeaderStyle::Draft03 { &PLAIN } else { &PREFIXED };
+                let limit = format!("{burst}, {burst}{}", parameter("w", *window));
+                headers.insert(names[0].clone(), text_value(&limit));
+                headers.insert(names[1].clone(), number(*remaining));
+                if let Some(next) = next {
+                    headers.insert(names[2].clone(), number(next));
+                }
+            }
+            HeaderStyle::Github => {
+                headers.insert(PREFIXED[0].clone(), number(*burst));
+                headers.insert(PREFIXED[1].clone(), number(*remaining));
+                headers.insert(USED, number(burst - remaining));
+                if let Some(next) = self.next {
+                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                    headers.insert(PREFIXED[2].clone(), number(seconds(now.saturating_add(next))));
+                }
+                headers.insert(RESOURCE, text_value(name));
+            }
+        }
+    }
+}
+
+fn number(value: u64) -> HeaderValue {
+    HeaderValue::from(value)
+}
+
+fn text_value(text: &str) -> HeaderValue {
+    // Limits' names are letters, digits and a few signs; anything else would be dropped.
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const PLAIN: [HeaderName; 3] = [
+    HeaderName::from_static("ratelimit-limit"),
+    HeaderName::from_static("ratelimit-remaining"),
+    HeaderName::from_static("ratelimit-reset"),
+];
+const PREFIXED: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
+const USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+/// The largest integer of a structured field (RFC 9651).
+const INTEGER_MAX: u64 = 999_999_999_999_999;

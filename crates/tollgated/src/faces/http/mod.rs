@@ -1,0 +1,168 @@
+//! The HTTP door: JSON for programs, problems for mistakes (RFC 9457), header fields for clients.
+//!
+//! HTTP/1.1 and, with prior knowledge, HTTP/2; hyper speaks both. This file keeps a connection;
+//! `routes` knows what is asked.
+
+mod admin;
+mod ask;
+mod body;
+mod decisions;
+mod fields;
+mod problem;
+mod render;
+mod reservations;
+mod routes;
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use hyper::Version;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::app::App;
+use crate::net::{Guard, Phase, ticks};
+pub(crate) use decisions::explanation;
+pub(crate) use fields::HeaderStyle;
+use routes::Response;
+
+/// Serves one connection until either side ends it.
+pub(crate) async fn serve<S>(stream: S, app: &Arc<App>, guard: Arc<Guard>) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let multiplexed = Arc::new(AtomicBool::new(false));
+    let stream = Heard { stream, guard: guard.clone(), first: true, multiplexed };
+    let service = service_fn(|request| answer(request, app.clone(), guard.clone()));
+    let mut builder = Builder::new(TokioExecutor::new());
+    // What takes too long to arrive is the sweep's to end, in HTTP/1.
+    builder.http1().header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX).half_close(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(app.bounds.partial)
+        .keep_alive_timeout(app.bounds.partial)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX as u32);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut told = false;
+    let served = poll_fn(|cx| {
+        if guard.is_to_end(cx) && !told {
+            told = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    });
+    served.await.map_err(io::Error::other)
+}
+
+async fn answer(
+    request: hyper::Request<Incoming>,
+    app: Arc<App>,
+    guard: Arc<Guard>,
+) -> Result<Response, Infallible> {
+    guard.note(Phase::Busy);
+    let version = request.version();
+    let mut response = routes::answer(request, &app, &guard).await;
+    let old = app.bounds.age.is_some_and(|age| guard.age() >= ticks(age));
+    if old || app.service.is_draining() {
+        if version == Version::HTTP_2 {
+            guard.ask_to_end();
+        } else {
+            // Said with an answer, so that no request is on its way into a closed connection.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+    guard.note(Phase::Idle);
+    Ok(response)
+}
+
+/// A stream that notes when a request begins to arrive.
+struct Heard<S> {
+    stream: S,
+    guard: Arc<Guard>,
+    first: bool,
+    /// HTTP/2 connections hear frames that are no requests, and keep themselves alive.
+    multiplexed: Arc<AtomicBool>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let heard = &buffer.filled()[before..];
+        if !heard.is_empty() {
+            if self.first {
+                self.first = false;
+                self.multiplexed.store(heard.starts_with(b"PRI "), Relaxed);
+            }
+            if !self.multiplexed.load(Relaxed) {
+                self.guard.heard();
+            }
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.note_writing(polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.note_writing(polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl<S> Heard<S> {
+    fn note_writing(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &polled {
+            Poll::Pending => self.guard.note(Phase::Writing),
+            Poll::Ready(_) if self.guard.doing().0 == Phase::Writing => {
+                self.guard.note(Phase::Idle);
+            }
+            Poll::Ready(_) => {}
+        }
+        polled
+    }
+}
+
+/// Bytes of a request's head at most; beyond, hyper answers 431.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Requests at once on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 256;

@@ -1,0 +1,87 @@
+//! `/v1/reserve`, `/v1/settle` and `/v1/cancel`: an estimate now, what was used later.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use serde::Deserialize;
+use tollgate::Request;
+
+use super::HeaderStyle;
+use super::ask::Item;
+use super::decisions::decided;
+use super::problem::Problem;
+use super::routes::{JSON_TYPE, Response, response};
+use crate::app::App;
+use crate::faces::Face;
+use crate::service::reservations::{Correction, EXPIRY_MAX, ReservationId};
+
+/// Charges an estimate; the answer has the id to correct it by.
+pub(crate) fn reserve(body: &[u8], style: HeaderStyle, app: &App) -> Result<Response, Problem> {
+    let service = &*app.service;
+    let item = Item::read(body).map_err(Problem::invalid)?;
+    let expiry = item.expires_ms.map(Duration::from_millis);
+    if expiry.is_some_and(|expiry| expiry.is_zero() || expiry > EXPIRY_MAX) {
+        let most = EXPIRY_MAX.as_millis();
+        return Err(Problem::invalid(format!("expires_ms: must be 1 to {most}")));
+    }
+    let reserve = |request: &Request<'_>| service.reserve(Face::Http, request, expiry);
+    let reserved = item.with(reserve).map_err(Problem::invalid)?;
+    let reserved = reserved.map_err(|error| Problem::reservation(&error))?;
+    let more = reserved.made.map_or_else(String::new, |(id, expires)| {
+        let left = expires.saturating_since(service.now()).as_millis();
+        format!(",\"reservation\":\"{id}\",\"expires_ms\":{left}")
+    });
+    Ok(decided(&reserved.decision, more.as_bytes(), style, service))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settle {
+    reservation: String,
+    used: Used,
+}
+
+/// One cost, or one for each descriptor.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "used must be a cost, or a list of one for each descriptor")]
+enum Used {
+    One(u64),
+    Each(Vec<u64>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cancel {
+    reservation: String,
+}
+
+/// Corrects an estimate to what was used.
+pub(crate) fn settle(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response, Problem> {
+    let settle: Settle = read(body)?;
+    let used = match settle.used {
+        Used::One(cost) => vec![cost],
+        Used::Each(costs) => costs,
+    };
+    correct(&settle.reservation, Correction::Settled(used), app)
+}
+
+/// Gives an estimate back.
+pub(crate) fn cancel(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response, Problem> {
+    let cancel: Cancel = read(body)?;
+    correct(&cancel.reservation, Correction::Cancelled, app)
+}
+
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| Problem::invalid(error.to_string()))
+}
+
+fn correct(id: &str, correction: Correction, app: &App) -> Result<Response, Problem> {
+    let id: ReservationId = id
+        .parse()
+        .map_err(|()| Problem::invalid("reservation: no id that was ever given".into()))?;
+    let word = if correction == Correction::Cancelled { "cancelled" } else { "settled" };
+    let first =
+        app.service.correct(id, correction).map_err(|error| Problem::reservation(&error))?;
+    let body = format!("{{\"reservation\":\"{id}\",\"state\":\"{word}\",\"repeated\":{}}}", !first);
+    Ok(response(StatusCode::OK, JSON_TYPE, body))
+}

@@ -1,0 +1,120 @@
+//! Which path is answered by whom.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, StatusCode, Uri};
+
+use super::problem::Problem;
+use super::{HeaderStyle, admin, body, decisions, reservations};
+use crate::app::App;
+use crate::faces::Face;
+use crate::net::Guard;
+
+pub(crate) type Response = hyper::Response<Full<Bytes>>;
+
+/// What a request is answered with.
+type Answered = Result<Response, Problem>;
+
+/// A path that is posted to, and what it does with the body.
+type Post = (&'static str, fn(&[u8], HeaderStyle, &App) -> Answered);
+
+const POSTS: [Post; 9] = [
+    ("/v1/check", decisions::check),
+    ("/v1/peek", decisions::peek),
+    ("/v1/refund", decisions::refund),
+    ("/v1/reset", decisions::reset),
+    ("/v1/explain", decisions::explain),
+    ("/v1/reserve", reservations::reserve),
+    ("/v1/settle", reservations::settle),
+    ("/v1/cancel", reservations::cancel),
+    ("/v1/key", admin::key),
+];
+
+/// A path that is read, and whether anybody may.
+type Get = (&'static str, bool, fn(&Request<Incoming>, &App) -> Response);
+
+const GETS: [Get; 7] = [
+    ("/", true, |_, _| admin::index()),
+    ("/healthz", true, |_, _| response(StatusCode::OK, TEXT_TYPE, "ok\n")),
+    ("/readyz", true, |_, app| admin::ready(app)),
+    ("/metrics", false, admin::metrics),
+    ("/openapi.json", true, |_, _| response(StatusCode::OK, JSON_TYPE, admin::OPENAPI)),
+    ("/v1/limits", false, |_, app| admin::limits(app)),
+    ("/v1/offenders", false, |_, app| admin::offenders(app)),
+];
+
+/// Answers one request.
+pub(crate) async fn answer(request: Request<Incoming>, app: &App, guard: &Guard) -> Response {
+    route(request, app, guard).await.unwrap_or_else(|problem| {
+        let metrics = app.service.metrics();
+        if problem.status == StatusCode::REQUEST_TIMEOUT {
+            let of = metrics.face(Face::Http);
+            of.timed_out.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        } else {
+            metrics.invalid(Face::Http);
+        }
+        problem.into_response()
+    })
+}
+
+async fn route(request: Request<Incoming>, app: &App, guard: &Guard) -> Answered {
+    let path = request.uri().path();
+    if let Some((_, post)) = POSTS.iter().find(|(known, _)| *known == path) {
+        admit(&request, app)?;
+        if request.method() != Method::POST {
+            return Err(Problem::method("POST"));
+        }
+        let style = header_style(request.uri(), app)?;
+        let body = body::read(request.into_body(), guard, app.bounds.partial).await?;
+        let started = app.service.now();
+        let response = post(&body, style, app);
+        let took = app.service.now().saturating_since(started);
+        app.service.metrics().took(Face::Http, took, 1);
+        return response;
+    }
+    let get = GETS.iter().find(|(known, _, _)| *known == path);
+    let Some((_, open, get)) = get else { return Err(Problem::no_such_path(path)) };
+    if !open {
+        admit(&request, app)?;
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return Err(Problem::method("GET, HEAD"));
+    }
+    Ok(get(&request, app))
+}
+
+/// Whoever is to show a secret has shown it.
+fn admit(request: &Request<Incoming>, app: &App) -> Result<(), Problem> {
+    let Some(secret) = &app.secret else { return Ok(()) };
+    let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let token = shown
+        .and_then(|shown| shown.split_at_checked(BEARER.len()))
+        .and_then(|(scheme, token)| scheme.eq_ignore_ascii_case(BEARER).then_some(token));
+    if token.is_some_and(|token| secret.is(token)) { Ok(()) } else { Err(Problem::unauthorized()) }
+}
+
+/// The fields that an answer has: `?headers=` says so, or else the daemon's options.
+fn header_style(uri: &Uri, app: &App) -> Result<HeaderStyle, Problem> {
+    let Some(query) = uri.query() else { return Ok(app.headers) };
+    let Some(style) = query.strip_prefix("headers=") else {
+        return Err(Problem::invalid("the only query is headers=STYLE".into()));
+    };
+    style.parse().map_err(|()| {
+        let known = "none, ietf, draft03, x-draft03, github";
+        Problem::invalid(format!("headers: must be one of {known}"))
+    })
+}
+
+/// A response with a body of this type.
+pub(crate) fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+pub(crate) const JSON_TYPE: &str = "application/json";
+pub(crate) const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+const BEARER: &[u8] = b"Bearer ";

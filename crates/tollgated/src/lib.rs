@@ -1,0 +1,16 @@
+//! The daemon and command line of tollgate.
+//!
+//! Faces speak protocols and ask the one `service`; `net` keeps their connections; `policy` puts
+//! what `config` reads in force; `cli` is what people type. Each module uses the ones above it.
+
+mod config;
+mod metrics;
+mod service;
+mod policy;
+mod exposition;
+mod app;
+mod net;
+mod faces;
+mod cli;
+
+pub use cli::run;

@@ -1,0 +1,150 @@
+//! Where a door is: a TCP address or a Unix socket, as written `127.0.0.1:8080` or `unix:/path`.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use socket2::{Domain, Protocol, Type};
+
+/// An address to listen at or to connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            if path.is_empty() {
+                return Err("a path must follow \"unix:\"".into());
+            }
+            return Ok(Self::Unix(path.into()));
+        }
+        let text = text.replace("localhost:", "127.0.0.1:");
+        let wanted =
+            || "must be an address and a port such as 127.0.0.1:8080, or unix:/path".into();
+        text.parse().map(Self::Tcp).map_err(|_| wanted())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Address {
+    /// Whether only this machine can reach it.
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+
+    /// Listens here. With `shared`, another process may listen at the same TCP address, so that a
+    /// successor can start before this one ends.
+    pub(crate) fn listen(&self, shared: bool) -> io::Result<Listener> {
+        match self {
+            Self::Tcp(address) => {
+                let domain = Domain::for_address(*address);
+                let socket = socket2::Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+                socket.set_reuse_address(true)?;
+                socket.set_reuse_port(shared)?;
+                socket.set_nonblocking(true)?;
+                socket.bind(&(*address).into())?;
+                socket.listen(BACKLOG)?;
+                Ok(Listener::Tcp(tokio::net::TcpListener::from_std(socket.into())?))
+            }
+            Self::Unix(path) => {
+                // A socket file that nobody listens at is what a killed process left.
+                if path.exists() && UnixStream::connect(path).is_err() {
+                    std::fs::remove_file(path)?;
+                }
+                let listener = tokio::net::UnixListener::bind(path)?;
+                Ok(Listener::Unix { listener, path: path.clone() })
+            }
+        }
+    }
+}
+
+/// A socket that listens; a Unix socket's file goes with it.
+pub(crate) enum Listener {
+    Tcp(tokio::net::TcpListener),
+    Unix { listener: tokio::net::UnixListener, path: PathBuf },
+}
+
+impl Listener {
+    /// Where it listens, the port being known now if it was 0.
+    pub(crate) fn address(&self) -> io::Result<Address> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
+            Self::Unix { path, .. } => Ok(Address::Unix(path.clone())),
+        }
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Self::Tcp(listener) => Ok(Socket::Tcp(listener.accept().await?.0.into_std()?)),
+            Self::Unix { listener, .. } => Ok(Socket::Unix(listener.accept().await?.0.into_std()?)),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix { path, .. } = self {
+            let _ = std::fs::remove_file(path); // It may be gone already.
+        }
+    }
+}
+
+/// A connection that belongs to no runtime yet.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Says a last word if that can be done at once.
+    pub(crate) fn say_and_close(self, words: &[u8]) {
+        let _ = match self {
+            Self::Tcp(mut stream) => stream.write(words),
+            Self::Unix(mut stream) => stream.write(words),
+        };
+    }
+}
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_as_people_write_it() {
+        for (text, shown, local) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080", true),
+            ("localhost:80", "127.0.0.1:80", true),
+            ("[::1]:80", "[::1]:80", true),
+            ("0.0.0.0:80", "0.0.0.0:80", false),
+            ("unix:/run/t.sock", "unix:/run/t.sock", true),
+        ] {
+            let address: Address = text.parse().expect(text);
+            assert_eq!((address.to_string().as_str(), address.is_local()), (shown, local));
+        }
+        for wrong in ["", "8080", "unix:", "example.org:80"] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+}

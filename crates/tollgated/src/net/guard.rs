@@ -1,0 +1,166 @@
+//! One connection as its worker sees it: what it is doing, since when, and whether it is to end.
+//!
+//! Time here is the worker's ticks, coarse and free to read. The connection's task notes what it
+//! does; the worker's sweep judges.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It asks nothing.
+    Idle,
+    /// A request has begun to arrive.
+    Reading,
+    /// A request is being answered.
+    Busy,
+    /// A reply waits for the client to take it.
+    Writing,
+}
+
+/// One connection's notes, shared by its task and the worker's sweep.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    id: u64,
+    /// The worker's ticks.
+    ticks: Arc<AtomicU32>,
+    /// The tick of the last change, then two bits of [`Phase`].
+    noted: AtomicU32,
+    opened: u32,
+    ends: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    /// Bytes of half-received messages, here and on all connections.
+    held: AtomicUsize,
+    held_by_all: Arc<AtomicUsize>,
+}
+
+impl Guard {
+    pub(crate) fn new(id: u64, ticks: Arc<AtomicU32>, held_by_all: Arc<AtomicUsize>) -> Self {
+        let opened = ticks.load(Relaxed);
+        Self {
+            id,
+            ticks,
+            noted: AtomicU32::new(opened << 2),
+            opened,
+            ends: AtomicBool::new(false),
+            waker: Mutex::default(),
+            held: AtomicUsize::new(0),
+            held_by_all,
+        }
+    }
+
+    /// The connection's number in this process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Notes what the connection does from now on.
+    pub(crate) fn note(&self, phase: Phase) {
+        self.noted.store(self.ticks.load(Relaxed) << 2 | phase as u32, Relaxed);
+    }
+
+    /// Notes that something arrived; a request that has begun before is still the same.
+    pub(crate) fn heard(&self) {
+        if self.noted.load(Relaxed) & 3 == Phase::Idle as u32 {
+            self.note(Phase::Reading);
+        }
+    }
+
+    /// What it does, and for how many ticks.
+    pub(crate) fn doing(&self) -> (Phase, u32) {
+        let noted = self.noted.load(Relaxed);
+        let phase = match noted & 3 {
+            0 => Phase::Idle,
+            1 => Phase::Reading,
+            2 => Phase::Busy,
+            _ => Phase::Writing,
+        };
+        let now = self.ticks.load(Relaxed) & (u32::MAX >> 2);
+        (phase, now.saturating_sub(noted >> 2))
+    }
+
+    /// How many ticks the connection has lasted.
+    pub(crate) fn age(&self) -> u32 {
+        self.ticks.load(Relaxed).saturating_sub(self.opened)
+    }
+
+    /// Asks the connection to end as soon as that cuts nothing.
+    pub(crate) fn ask_to_end(&self) {
+        self.ends.store(true, Relaxed);
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether it was asked to end; if not, the task is woken when it is.
+    pub(crate) fn is_to_end(&self, cx: &Context<'_>) -> bool {
+        let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        self.ends.load(Relaxed)
+    }
+
+    /// Notes how many bytes of a half-received message are kept. Returns whether they may be: what
+    /// is small always, what is large while all large ones are within [`HELD_BYTES_MAX`].
+    pub(crate) fn hold(&self, bytes: usize) -> bool {
+        let bytes = if bytes <= HELD_FREE_BYTES { 0 } else { bytes };
+        let before = self.held.swap(bytes, Relaxed);
+        if bytes == before {
+            return true;
+        }
+        let all = self.held_by_all.fetch_add(bytes.wrapping_sub(before), Relaxed);
+        bytes < before || all.wrapping_add(bytes).wrapping_sub(before) <= HELD_BYTES_MAX
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.hold(0);
+    }
+}
+
+/// A half-received message of so many bytes is kept without being counted.
+const HELD_FREE_BYTES: usize = 16 << 10;
+/// Bytes of larger half-received messages, over all connections.
+const HELD_BYTES_MAX: usize = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> (Guard, Arc<AtomicU32>, Arc<AtomicUsize>) {
+        let (ticks, held) = (Arc::new(AtomicU32::new(7)), Arc::new(AtomicUsize::new(0)));
+        (Guard::new(1, ticks.clone(), held.clone()), ticks, held)
+    }
+
+    #[test]
+    fn a_request_that_trickles_in_has_begun_with_its_first_byte() {
+        let (guard, ticks, _) = guard();
+        guard.heard();
+        ticks.store(10, Relaxed);
+        guard.heard();
+        assert_eq!(guard.doing(), (Phase::Reading, 3));
+        guard.note(Phase::Idle);
+        ticks.store(11, Relaxed);
+        assert_eq!((guard.doing(), guard.age()), ((Phase::Idle, 1), 4));
+    }
+
+    #[test]
+    fn large_messages_share_a_maximum_and_small_ones_are_free() {
+        let (guard, ticks, held) = guard();
+        assert!(guard.hold(HELD_FREE_BYTES));
+        assert_eq!(held.load(Relaxed), 0);
+        assert!(guard.hold(HELD_BYTES_MAX));
+        let other = Guard::new(2, ticks, held.clone());
+        assert!(other.hold(HELD_FREE_BYTES));
+        assert!(!other.hold(HELD_FREE_BYTES + 1));
+        drop(guard);
+        assert!(other.hold(HELD_FREE_BYTES + 2));
+        drop(other);
+        assert_eq!(held.load(Relaxed), 0);
+    }
+}

@@ -1,0 +1,123 @@
+//! Sockets: who may connect, which worker serves whom, and when a connection has lasted too long.
+//!
+//! One thread accepts; each worker is a thread with a runtime of its own, and a connection stays on
+//! the worker that it was given to, so that workers share nothing but the service. Protocols are
+//! the faces'.
+
+mod address;
+mod guard;
+mod worker;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::app::App;
+use crate::faces::Face;
+pub(crate) use address::{Address, Listener, Socket};
+pub(crate) use guard::{Guard, Phase};
+use worker::Worker;
+pub(crate) use worker::ticks;
+
+/// What connections are held to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Connections that may be open, over all doors.
+    pub(crate) connections_max: usize,
+    /// How long a connection may ask nothing.
+    pub(crate) idle: Duration,
+    /// How long a request may take to arrive, and a reply to be taken.
+    pub(crate) partial: Duration,
+    /// How long an HTTP connection may last before its next answer closes it.
+    pub(crate) age: Option<Duration>,
+    /// How long connections may go on when the process is to end.
+    pub(crate) drain: Duration,
+}
+
+/// A listener, and who speaks there.
+pub(crate) struct Door {
+    pub(crate) face: Face,
+    pub(crate) listener: Listener,
+}
+
+/// Serves all doors until `stop` says so, and then until every connection has ended.
+pub(crate) async fn serve(
+    app: &Arc<App>,
+    doors: Vec<Door>,
+    threads: usize,
+    mut stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let workers: io::Result<Vec<Worker>> =
+        (0..threads).map(|index| Worker::start(index, app.clone())).collect();
+    let workers = Arc::new(workers?);
+    let accepting: Vec<_> = doors
+        .into_iter()
+        .map(|door| tokio::spawn(accept_all(door, app.clone(), workers.clone(), stop.clone())))
+        .collect();
+    // The sender lives as long as the process.
+    let _ = stop.wait_for(|stop| *stop).await;
+    app.service.drain();
+    for task in accepting {
+        let _ = task.await;
+    }
+    // Each worker ends with its last connection, and the deadline is its own.
+    for worker in Arc::into_inner(workers).into_iter().flatten() {
+        let _ = tokio::task::spawn_blocking(|| worker.end()).await;
+    }
+    Ok(())
+}
+
+async fn accept_all(
+    door: Door,
+    app: Arc<App>,
+    workers: Arc<Vec<Worker>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            accepted = door.listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        match accepted {
+            Ok(socket) => admit(door.face, socket, &app, &workers),
+            Err(error) => {
+                // Most likely out of file descriptors: connections wait in the backlog.
+                warn!(target: "net", face = door.face.name(), %error, "cannot accept");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    // `accept` came first, so whoever had connected by then has been admitted.
+    info!(target: "net", face = door.face.name(), "stopped listening");
+    drop(door.listener);
+}
+
+/// Gives a connection to the worker with the fewest, unless there are too many.
+fn admit(face: Face, socket: Socket, app: &App, workers: &[Worker]) {
+    let metrics = app.service.metrics().face(face);
+    let open: usize = workers.iter().map(Worker::connections).sum();
+    if open >= app.bounds.connections_max {
+        metrics.refused.fetch_add(1, Relaxed);
+        return socket.say_and_close(face.says_full());
+    }
+    metrics.opened.fetch_add(1, Relaxed);
+    if let Socket::Tcp(stream) = &socket {
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+        // A socket that refuses these works without.
+        let _ = stream.set_nodelay(true);
+        let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+    }
+    if let Some(worker) = workers.iter().min_by_key(|worker| worker.connections()) {
+        worker.give(face, socket);
+    }
+}
+
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A peer that vanished is noticed within a few minutes.
+const KEEPALIVE: Duration = Duration::from_secs(60);

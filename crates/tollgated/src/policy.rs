@@ -1,0 +1,107 @@
+//! The policy file: read at the start, watched, and put in force as a whole or not at all.
+//!
+//! A file that is found wrong changes nothing; that is said in the log, in a metric and by
+//! `/v1/limits` until it is right again. What a file says is known in `config`.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use tracing::{error, info, warn};
+
+use crate::config::{self, Finding, Severity};
+use crate::service::Service;
+
+/// Where the limits come from, and how the last reading went.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    path: PathBuf,
+    service: Arc<Service>,
+    status: Mutex<Status>,
+}
+
+/// How the last reading went.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Status {
+    /// The files whose limits are in force.
+    pub(crate) files: Vec<PathBuf>,
+    /// When they took force.
+    pub(crate) loaded_at: Option<SystemTime>,
+    /// What is wrong with what was read since; empty unless older limits are in force.
+    pub(crate) errors: Vec<Finding>,
+    /// What is doubtful about the limits in force.
+    pub(crate) warnings: Vec<Finding>,
+}
+
+impl Policy {
+    pub(crate) fn new(path: &Path, service: Arc<Service>) -> Self {
+        Self { path: path.into(), service, status: Mutex::default() }
+    }
+
+    /// Reads the file and puts its limits in force.
+    ///
+    /// # Errors
+    /// What is wrong with it; the limits before stay in force.
+    pub(crate) fn load(&self) -> Result<(), Vec<Finding>> {
+        let metrics = self.service.metrics();
+        match self.read() {
+            Ok(()) => {
+                metrics.loads_good.fetch_add(1, Relaxed);
+                Ok(())
+            }
+            Err(findings) => {
+                metrics.loads_bad.fetch_add(1, Relaxed);
+                for finding in &findings {
+                    match finding.severity {
+                        Severity::Error => error!(target: "policy", "{finding}"),
+                        Severity::Warning => warn!(target: "policy", "{finding}"),
+                    }
+                }
+                let mut status = self.lock();
+                status.errors = findings.clone();
+                if status.loaded_at.is_some() {
+                    error!(target: "policy", "the limits before stay in force");
+                }
+                Err(findings)
+            }
+        }
+    }
+
+    fn read(&self) -> Result<(), Vec<Finding>> {
+        let loaded = config::load(&self.path, self.service.keys_max())?;
+        let count = loaded.limits.len();
+        let revision = self.service.replace(loaded.limits).map_err(|error| {
+            // `load` tried them together, so that this does not happen.
+            let (file, message) = (self.path.clone(), error.to_string());
+            vec![Finding { severity: Severity::Error, file, line: 1, column: 1, message }]
+        })?;
+        for warning in &loaded.warnings {
+            warn!(target: "policy", "{warning}");
+        }
+        info!(target: "policy", limits = count, revision, "limits are in force");
+        *self.lock() = Status {
+            files: loaded.files,
+            loaded_at: Some(SystemTime::now()),
+            errors: Vec::new(),
+            warnings: loaded.warnings,
+        };
+        Ok(())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.lock().clone()
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.lock().errors.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,324 @@
+//! The one door behind all faces: whatever they speak, they ask here.
+//!
+//! It owns the limiter, the reservations, the offenders and the counters, and knows the limits'
+//! names. It knows no protocol; limit arithmetic is the library's.
+
+mod labels;
+pub(crate) mod offenders;
+pub(crate) mod reservations;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tollgate::{
+    Brought, BroughtError, Clock, Counts, Decision, Descriptor, Explanation, Instant, Keyed, Limit,
+    LimitError, LimitId, LimitStatus, Limiter, Options, Part, Rate, Request,
+};
+
+use crate::faces::Face;
+use crate::metrics::Metrics;
+pub(crate) use labels::Label;
+use labels::Labels;
+use offenders::{Offender, OffenderKey, Offenders};
+use reservations::{
+    Correction, EXPIRY_DEFAULT, EXPIRY_MAX, ReservationError, ReservationId, Reservations, Totals,
+};
+
+/// Everything that decides, shared by all connections.
+pub(crate) struct Service {
+    limiter: Limiter,
+    brought: Brought,
+    clock: Clock,
+    labels: Labels,
+    reservations: Mutex<Reservations>,
+    offenders: Mutex<Offenders>,
+    metrics: Metrics,
+    draining: AtomicBool,
+    keys_max: u64,
+}
+
+/// A limit that a request brings, and the key that it is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Brings<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) rate: Rate,
+    pub(crate) burst: u64,
+}
+
+/// What a reservation came to.
+pub(crate) struct Reserved {
+    pub(crate) decision: Decision,
+    /// The id, and when it expires; none when the request was denied.
+    pub(crate) made: Option<(ReservationId, Instant)>,
+}
+
+/// What a key of one limit has left.
+pub(crate) struct KeyState {
+    pub(crate) key_names: Vec<String>,
+    pub(crate) decision: Decision,
+}
+
+impl Service {
+    /// A service with no limits in force yet.
+    ///
+    /// # Errors
+    /// When `keys_max` is out of range.
+    pub(crate) fn new(options: Options) -> Result<Self, LimitError> {
+        let clock = options.clock.clone();
+        let keys_max = options.keys_max;
+        Ok(Self {
+            brought: Brought::new(options.clone())?,
+            limiter: Limiter::new(Vec::new(), options)?,
+            clock,
+            labels: Labels::default(),
+            reservations: Mutex::default(),
+            offenders: Mutex::default(),
+            metrics: Metrics::default(),
+            draining: AtomicBool::new(false),
+            keys_max,
+        })
+    }
+
+    /// Puts these limits in force, all at once; what was used stays used.
+    ///
+    /// # Errors
+    /// When they contradict each other; those before stay in force.
+    pub(crate) fn replace(&self, limits: Vec<Limit>) -> Result<u64, LimitError> {
+        let revision = self.limiter.replace(limits)?;
+        self.labels.replace(&self.limiter.limits());
+        Ok(revision)
+    }
+
+    /// Decides a request.
+    pub(crate) fn check(&self, face: Face, request: &Request<'_>) -> Decision {
+        let decision = self.limiter.check(request);
+        self.note(face, request, &decision);
+        decision
+    }
+
+    /// What [`check`](Self::check) would decide; spends and counts nothing.
+    pub(crate) fn peek(&self, request: &Request<'_>) -> Decision {
+        self.limiter.peek(request)
+    }
+
+    /// Gives back what the request cost, and says what is then left.
+    pub(crate) fn refund(&self, request: &Request<'_>) -> Decision {
+        self.limiter.refund(request);
+        self.standing(request)
+    }
+
+    /// Makes the request's keys as new.
+    pub(crate) fn reset(&self, request: &Request<'_>) -> Decision {
+        self.limiter.reset(request);
+        self.standing(request)
+    }
+
+    /// Decides a request whose cost is an estimate.
+    ///
+    /// # Errors
+    /// [`ReservationError::Full`]; nothing was spent.
+    pub(crate) fn reserve(
+        &self,
+        face: Face,
+        request: &Request<'_>,
+        expiry: Option<Duration>,
+    ) -> Result<Reserved, ReservationError> {
+        self.reservations().has_room(self.now())?;
+        let (decision, reservation) = self.limiter.reserve(request);
+        self.note(face, request, &decision);
+        let expires = self.now().saturating_add(expiry.unwrap_or(EXPIRY_DEFAULT).min(EXPIRY_MAX));
+        let made = reservation
+            .map(|reservation| (self.reservations().keep(reservation, expires), expires));
+        Ok(Reserved { decision, made })
+    }
+
+    /// Corrects a reservation; returns whether it was this call that did.
+    ///
+    /// # Errors
+    /// [`ReservationError`]; nothing was changed.
+    pub(crate) fn correct(
+        &self,
+        id: ReservationId,
+        correction: Correction,
+    ) -> Result<bool, ReservationError> {
+        let taken = self.reservations().correct(id, correction.clone(), self.now())?;
+        let Some(reservation) = taken else { return Ok(false) };
+        match correction {
+            Correction::Cancelled => self.limiter.cancel(reservation),
+            Correction::Settled(used) => {
+                let settled = self.limiter.settle(reservation, &used);
+                debug_assert!(settled.is_ok_and(|()| true), "the costs were counted before");
+            }
+        }
+        Ok(true)
+    }
+
+    /// Decides a request that brings its own limit.
+    ///
+    /// # Errors
+    /// When the limit can't be kept; nothing was spent.
+    pub(crate) fn throttle(
+        &self,
+        face: Face,
+        brings: &Brings<'_>,
+        cost: u64,
+    ) -> Result<Decision, BroughtError> {
+        let key = [Part::Text(brings.key)];
+        let decision = self.brought.check(&key, brings.rate, brings.burst, cost)?;
+        if cost > 0 {
+            self.metrics.decided(face, &decision);
+            if !decision.is_allowed() {
+                let parts = [("key", Some(brings.key))];
+                let (domain, limit) = (BROUGHT_DOMAIN, BROUGHT_NAME);
+                self.offenders().count(OffenderKey { domain, limit, parts: &parts });
+            }
+        }
+        Ok(decision)
+    }
+
+    /// Gives back to a key what a request that brought its limit cost.
+    ///
+    /// # Errors
+    /// When the limit can't be kept; nothing was given back.
+    pub(crate) fn throttle_back(
+        &self,
+        brings: &Brings<'_>,
+        cost: u64,
+    ) -> Result<Decision, BroughtError> {
+        self.brought.refund(&[Part::Text(brings.key)], brings.rate, brings.burst, cost)
+    }
+
+    /// Which limits apply to a request, which don't and why.
+    pub(crate) fn explain(&self, request: &Request<'_>) -> Explanation {
+        self.limiter.explain(request)
+    }
+
+    /// What a key has left, given the values of its parts by their names; nothing if there is no
+    /// such limit.
+    pub(crate) fn key_state<'a>(
+        &self,
+        domain: &str,
+        limit: &str,
+        value: impl Fn(&str) -> Option<&'a [u8]>,
+    ) -> Option<KeyState> {
+        let mut keyed: Keyed = self.limiter.keyed(domain, limit)?;
+        let known = self
+            .limiter
+            .limits()
+            .into_iter()
+            .find(|status| status.limit.domain() == domain && status.limit.name() == limit)?;
+        let key_names: Vec<String> = known.limit.key().map(str::to_owned).collect();
+        let part = |name: &String| value(name).map_or(Part::Undeclared, Part::Text);
+        let parts: Vec<Part<'_>> = key_names.iter().map(part).collect();
+        // A cost of 0 spends, counts and creates nothing.
+        let decision = keyed.check(&parts, 0).ok()?;
+        Some(KeyState { key_names, decision })
+    }
+
+    /// The limits in force, with what they decided.
+    pub(crate) fn limits(&self) -> Vec<LimitStatus> {
+        self.limiter.limits()
+    }
+
+    /// What was decided by limits that came with their requests.
+    pub(crate) fn brought_counts(&self) -> Counts {
+        self.brought.counts()
+    }
+
+    /// The name of the limit that decided.
+    pub(crate) fn label(&self, id: LimitId) -> Arc<Label> {
+        self.labels.of(id, &self.limiter)
+    }
+
+    /// The keys that are denied most.
+    pub(crate) fn worst(&self, most: usize) -> Vec<Offender> {
+        self.offenders().top(most)
+    }
+
+    /// How reservations went, and how many are remembered.
+    pub(crate) fn reservation_totals(&self) -> (Totals, usize) {
+        let reservations = self.reservations();
+        (reservations.totals, reservations.count())
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.limiter.revision()
+    }
+
+    pub(crate) fn keys_used(&self) -> u64 {
+        self.limiter.keys_used() + self.brought.keys_used()
+    }
+
+    pub(crate) fn keys_max(&self) -> u64 {
+        self.keys_max
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// From now on connections are ended as soon as that cuts nothing.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+
+    /// What is left, asked at no cost.
+    fn standing(&self, request: &Request<'_>) -> Decision {
+        let all = request.descriptors().iter();
+        let descriptors: Vec<_> = all.map(|descriptor| descriptor.with_cost(0)).collect();
+        self.limiter.peek(&Request::new(&descriptors).in_domain(request.domain()))
+    }
+
+    fn note(&self, face: Face, request: &Request<'_>, decision: &Decision) {
+        self.metrics.decided(face, decision);
+        if decision.is_allowed() {
+            return;
+        }
+        let Some(limit) = decision.limit() else { return };
+        let label = self.label(limit);
+        // Of several descriptors the first that has the limit's whole key, or the first.
+        let whole = |descriptor: &&Descriptor<'_>| {
+            label.key_names().all(|name| value(descriptor, name).is_some())
+        };
+        let descriptors = request.descriptors();
+        let Some(descriptor) = descriptors.iter().find(whole).or(descriptors.first()) else {
+            return;
+        };
+        let parts: Vec<_> = label.key_names().map(|name| (name, value(descriptor, name))).collect();
+        let key = OffenderKey { domain: label.domain(), limit: label.name(), parts: &parts };
+        self.offenders().count(key);
+    }
+
+    fn reservations(&self) -> MutexGuard<'_, Reservations> {
+        self.reservations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn offenders(&self) -> MutexGuard<'_, Offenders> {
+        self.offenders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}
+
+fn value<'a>(descriptor: &Descriptor<'a>, name: &str) -> Option<&'a [u8]> {
+    descriptor.entries().iter().find(|entry| entry.name() == name).map(|entry| entry.value())
+}
+
+/// Limits that come with their requests have no domain; no limit of a file has this one.
+pub(crate) const BROUGHT_DOMAIN: &str = "";
+/// How metrics and answers call them.
+pub(crate) const BROUGHT_NAME: &str = "brought";
