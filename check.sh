@@ -54,7 +54,7 @@ fuzz() {
     return
   fi
   local target
-  for target in rate limiter; do
+  for target in rate limiter resp http config; do
     cargo +nightly fuzz run --fuzz-dir fuzz "$target" -- -max_total_time=20 -verbosity=0
   done
 }

@@ -23,6 +23,36 @@ pub(crate) struct App {
     pub(crate) held: Arc<AtomicUsize>,
 }
 
+#[cfg(any(test, fuzzing))]
+impl App {
+    /// A daemon without sockets, whose clock stands still until its hand is turned.
+    pub(crate) fn for_tests(limits: Vec<tollgate::Limit>) -> (Self, tollgate::ClockHand) {
+        use std::time::Duration;
+
+        let (clock, hand) = tollgate::Clock::manual();
+        let options = tollgate::Options { clock, keys_max: 1_000, ..Default::default() };
+        let service = Arc::new(Service::new(options).expect("sound options"));
+        service.replace(limits).expect("sound limits");
+        let policy = Arc::new(Policy::new("none.toml".as_ref(), service.clone()));
+        let app = Self {
+            exposition: Exposition::new(service.clone(), policy.clone()),
+            service,
+            policy,
+            bounds: Bounds {
+                connections_max: 10,
+                idle: Duration::from_secs(300),
+                partial: Duration::from_secs(10),
+                age: None,
+                drain: Duration::from_secs(10),
+            },
+            secret: None,
+            headers: HeaderStyle::Ietf,
+            held: Arc::default(),
+        };
+        (app, hand)
+    }
+}
+
 /// A secret that clients must show. It is never printed.
 pub(crate) struct SharedSecret(Vec<u8>);
 

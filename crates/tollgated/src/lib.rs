@@ -14,3 +14,6 @@ mod faces;
 mod cli;
 
 pub use cli::run;
+
+#[cfg(fuzzing)]
+pub mod fuzzing;

@@ -3,16 +3,17 @@
 //! Whole seconds, rounded up. `q` is the burst and `w` the time in which it comes back, so that
 //! what remains is never above the quota.
 
-use std::fmt::Write;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::{Bytes, BytesMut};
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use tollgate::{Decision, Retry};
 
 use crate::faces::seconds;
-use crate::service::Service;
+use crate::service::{Label, Service};
 
 /// Which fields an answer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -55,7 +56,7 @@ pub(crate) fn add(
     }
     let (Some(limit), Some(burst)) = (decision.limit(), decision.burst()) else { return };
     let standing = Standing {
-        name: service.label(limit).name().to_owned(),
+        label: service.label(limit),
         burst: burst.min(INTEGER_MAX),
         remaining: decision.remaining().unwrap_or(0).min(INTEGER_MAX),
         window: decision.refill_time().map(|time| seconds(time).clamp(1, INTEGER_MAX)),
@@ -67,7 +68,7 @@ pub(crate) fn add(
 
 /// How a client stands with the limit that decided.
 struct Standing {
-    name: String,
+    label: Arc<Label>,
     burst: u64,
     remaining: u64,
     /// Seconds in which the burst comes back; none when it does not.
@@ -77,26 +78,22 @@ struct Standing {
 
 impl Standing {
     fn add(&self, headers: &mut HeaderMap, style: HeaderStyle) {
-        let Self { name, burst, remaining, window, next } = self;
+        let Self { label, burst, remaining, window, next } = self;
         let next = next.map(|next| seconds(next).min(INTEGER_MAX));
-        let parameter = |letter: &str, value: Option<u64>| {
-            value.map_or_else(String::new, |value| format!(";{letter}={value}"))
-        };
         match style {
             HeaderStyle::None => {}
             HeaderStyle::Ietf => {
-                let mut text = String::with_capacity(80);
-                // Writing to a string does not fail.
-                let _ = write!(text, "\"{name}\";q={burst}{}", parameter("w", *window));
-                headers.insert(POLICY, text_value(&text));
-                text.clear();
-                let _ = write!(text, "\"{name}\";r={remaining}{}", parameter("t", next));
-                headers.insert(RATE_LIMIT, text_value(&text));
+                let mut text = BytesMut::with_capacity(128);
+                let policy = item(&mut text, label.name(), ("q", *burst), ("w", *window));
+                headers.insert(POLICY, policy);
+                let standing = item(&mut text, label.name(), ("r", *remaining), ("t", next));
+                headers.insert(RATE_LIMIT, standing);
             }
             HeaderStyle::Draft03 | HeaderStyle::XDraft03 => {
                 let names = if style == HeaderStyle::Draft03 { &PLAIN } else { &PREFIXED };
-                let limit = format!("{burst}, {burst}{}", parameter("w", *window));
-                headers.insert(names[0].clone(), text_value(&limit));
+                let window = window.map_or_else(String::new, |window| format!(";w={window}"));
+                let limit = format!("{burst}, {burst}{window}");
+                headers.insert(names[0].clone(), text_value(limit.into()));
                 headers.insert(names[1].clone(), number(*remaining));
                 if let Some(next) = next {
                     headers.insert(names[2].clone(), number(next));
@@ -110,6 +107,7 @@ impl Standing {
                     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                     headers.insert(PREFIXED[2].clone(), number(seconds(now.saturating_add(next))));
                 }
+                let name = Bytes::copy_from_slice(label.name().as_bytes());
                 headers.insert(RESOURCE, text_value(name));
             }
         }
@@ -120,9 +118,30 @@ fn number(value: u64) -> HeaderValue {
     HeaderValue::from(value)
 }
 
-fn text_value(text: &str) -> HeaderValue {
+/// `"name";letter=value`, with another parameter if it has a value. Written by hand: it is on the
+/// way of every answer.
+fn item(
+    text: &mut BytesMut,
+    name: &str,
+    (letter, value): (&str, u64),
+    (other, second): (&str, Option<u64>),
+) -> HeaderValue {
+    text.extend_from_slice(b"\"");
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(b"\"");
+    for (letter, value) in [(letter, Some(value)), (other, second)] {
+        let Some(value) = value else { continue };
+        text.extend_from_slice(b";");
+        text.extend_from_slice(letter.as_bytes());
+        text.extend_from_slice(b"=");
+        text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
+    text_value(text.split().freeze())
+}
+
+fn text_value(text: Bytes) -> HeaderValue {
     // Limits' names are letters, digits and a few signs; anything else would be dropped.
-    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    HeaderValue::from_maybe_shared(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");

@@ -34,6 +34,8 @@ use crate::net::{Guard, Phase, ticks};
 pub(crate) use decisions::explanation;
 pub(crate) use fields::HeaderStyle;
 use routes::Response;
+#[cfg(fuzzing)]
+pub(crate) use routes::post_all;
 
 /// Serves one connection until either side ends it.
 pub(crate) async fn serve<S>(stream: S, app: &Arc<App>, guard: Arc<Guard>) -> io::Result<()>

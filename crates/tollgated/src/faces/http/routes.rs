@@ -85,6 +85,15 @@ async fn route(request: Request<Incoming>, app: &App, guard: &Guard) -> Answered
     Ok(get(&request, app))
 }
 
+/// Has every path answer this body.
+#[cfg(fuzzing)]
+pub(crate) fn post_all(body: &[u8], app: &App) {
+    for (_, post) in POSTS {
+        let answer = post(body, app.headers, app).unwrap_or_else(Problem::into_response);
+        assert!(!answer.status().is_server_error() || answer.status().as_u16() == 503);
+    }
+}
+
 /// Whoever is to show a secret has shown it.
 fn admit(request: &Request<Incoming>, app: &App) -> Result<(), Problem> {
     let Some(secret) = &app.secret else { return Ok(()) };

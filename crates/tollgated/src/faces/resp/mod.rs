@@ -6,6 +6,8 @@
 mod command;
 mod parse;
 mod reply;
+#[cfg(test)]
+mod tests;
 mod throttle;
 
 use std::borrow::Cow;
@@ -164,6 +166,18 @@ impl Session {
         service.metrics().took(Face::Resp, service.now().saturating_since(started), answered);
         used
     }
+}
+
+/// All replies to these bytes, arriving in two reads.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn replies_to(input: &[u8], split: usize, app: &App) -> Vec<u8> {
+    let mut session = Session::new(1, app.secret.is_none());
+    let mut output = Vec::new();
+    let used = session.answer_all(&input[..split], app, &mut output);
+    if !session.ends {
+        session.answer_all(&input[used..], app, &mut output);
+    }
+    output
 }
 
 /// What one read brings at most. It bounds the replies to it too: the longest, to a few letters, is

@@ -1,0 +1,27 @@
+//! The decoders, for fuzzers alone.
+
+use std::path::PathBuf;
+
+use crate::app::App;
+use crate::config;
+use crate::faces::{http, resp};
+
+/// Commands of a Redis client: however they are cut into reads, the replies are the same.
+pub fn resp(input: &[u8]) {
+    let answers = |split| resp::replies_to(input, split, &App::for_tests(Vec::new()).0);
+    assert_eq!(answers(0), answers(input.len() / 2));
+}
+
+/// Bodies of every path that is posted to.
+pub fn http(body: &[u8]) {
+    let limits = config::parse(vec![("a.toml".into(), LIMITS.into())], 1_000);
+    let (app, _) = App::for_tests(limits.expect("sound limits").limits);
+    http::post_all(body, &app);
+}
+
+/// Policy files.
+pub fn config(text: &str) {
+    let _ = config::parse(vec![(PathBuf::from("a.toml"), text.into())], 1_000);
+}
+
+const LIMITS: &str = include_str!("../../../examples/limits.toml");
