@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use crate::cell::{Meta, Mutex, TUNINGS_MAX};
 use crate::counts::{Counts, Event, LimitCounts};
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
-use crate::gcra::{BURST_MAX, Meter, Oversize, Verdict};
+use crate::gcra::{BURST_MAX, Meter, Oversize, Verdict, gcd};
 use crate::key::{KeyId, Part, Salt, Secret};
 use crate::limit::LimitError;
 use crate::limiter::{KEYS_MAX_MAX, Options};
@@ -84,7 +84,8 @@ pub enum BroughtError {
         /// Units that the burst must be a multiple of.
         granule: u64,
     },
-    /// Keys that have not rested are charged by 4,096 different allowances already.
+    /// Keys that have not rested are charged by [`Brought::ALLOWANCES_MAX`] different allowances
+    /// already (or two billion were brought in this process).
     TooManyAllowances,
 }
 
@@ -169,16 +170,22 @@ impl Brought {
     ) -> Result<Decision, BroughtError> {
         let core = &*self.core;
         let id = core.salt.key(&core.secret, key.iter().copied());
-        let (number, meter) = core.meter_for(Allowed::new(rate, burst)?)?;
-        let now = core.clock.now();
-        while let Some(found) = core.find(id, number, &meter) {
-            let state = meter.give_back(found.state, cost, now);
-            if state == found.state || core.table.exchange(&found, state) {
-                break;
+        loop {
+            let (number, meter) = core.meter_for(Allowed::new(rate, burst)?)?;
+            if let Ok(()) = core.give_back(id, number, &meter, cost) {
+                return self.check(key, rate, burst, 0);
             }
         }
-        self.check(key, rate, burst, 0)
     }
+
+    /// Different allowances that are kept, of [`ALLOWANCES_MAX`](Self::ALLOWANCES_MAX).
+    #[must_use]
+    pub fn allowances(&self) -> usize {
+        self.core.kept.load().numbers.len()
+    }
+
+    /// Different allowances at most; about a megabyte of them.
+    pub const ALLOWANCES_MAX: usize = ALLOWANCES_MAX;
 
     /// What was decided so far.
     #[must_use]
@@ -217,7 +224,7 @@ impl Core {
             Decision { outcome, decided, shadow: None, now }
         };
         // Each further turn means that another charge of this key went through meanwhile.
-        while let Some(found) = self.find(key, number, meter) {
+        while let Some(found) = self.find(key, number, meter)? {
             match meter.judge(found.state, cost, now) {
                 Verdict::Conforms { next } => {
                     if cost == 0 || self.table.exchange(&found, next) {
@@ -250,6 +257,18 @@ impl Core {
         }
     }
 
+    /// Gives a key back what it still owes, up to the cost.
+    fn give_back(&self, key: KeyId, number: u32, meter: &Meter, cost: u64) -> Result<(), Dropped> {
+        let now = self.clock.now();
+        while let Some(found) = self.find(key, number, meter)? {
+            let state = meter.give_back(found.state, cost, now);
+            if state == found.state || self.table.exchange(&found, state) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn add(
         &self,
         locked: &mut Locked<'_>,
@@ -268,17 +287,17 @@ impl Core {
     }
 
     /// Finds a key, and has it read by this allowance from now on.
-    fn find(&self, key: KeyId, number: u32, meter: &Meter) -> Option<Found> {
+    fn find(&self, key: KeyId, number: u32, meter: &Meter) -> Result<Option<Found>, Dropped> {
         loop {
             if let Some(found) = self.table.find(key)
                 && found.meta.tuning() == number
             {
-                return Some(found);
+                return Ok(Some(found));
             }
             let mut locked = self.table.lock(key);
-            let found = locked.find(key)?;
+            let Some(found) = locked.find(key) else { return Ok(None) };
             if found.meta.tuning() == number {
-                return Some(found);
+                return Ok(Some(found));
             }
             let kept = self.kept.load();
             if let Some(old) = kept.meters.get(&found.meta.tuning())
@@ -295,13 +314,13 @@ impl Core {
                     Visit::Move(Meta::new(number, false), state)
                 };
                 locked.visit(found.place, &mut convert);
-                return locked.find(key);
+                return Ok(locked.find(key));
             }
             // One of the two is being dropped or restored just now: wait for the end of that.
             drop(locked);
             drop(self.keeping.lock().unwrap_or_else(PoisonError::into_inner));
             if !self.kept.load().meters.contains_key(&number) {
-                return None;
+                return Err(Dropped);
             }
         }
     }
@@ -324,7 +343,11 @@ impl Core {
             return Ok((*number, kept.meters[number]));
         }
         let now = self.clock.now();
-        if kept.numbers.len() >= ALLOWANCES_MAX || keeping.next == TUNINGS_MAX {
+        // No number is given twice: a thread may still hold what it once meant.
+        if keeping.next == TUNINGS_MAX {
+            return Err(BroughtError::TooManyAllowances);
+        }
+        if kept.numbers.len() >= ALLOWANCES_MAX {
             if now < keeping.in_vain_until {
                 return Err(BroughtError::TooManyAllowances);
             }
@@ -352,7 +375,7 @@ impl Core {
     fn drop_unused(&self, before: Kept, now: Instant) -> Kept {
         let mut used = HashSet::new();
         let mut note = |_, meta: Meta, state| match before.meters.get(&meta.tuning()) {
-            Some(meter) if meter.is_as_new(state, now) => Visit::Drop,
+            Some(meter) if meter.is_as_new(state, now) => Visit::Evict(now),
             _ => {
                 used.insert(meta.tuning());
                 Visit::Keep
@@ -384,7 +407,10 @@ impl Allowed {
         if burst == 0 || burst > BURST_MAX {
             return Err(BroughtError::Burst { burst });
         }
-        Ok(Self { units: rate.units(), period_ns: rate.period_ns(), burst })
+        // 30 in 60 s and 15 in 30 s are one rate.
+        let common = gcd(rate.units(), rate.period_ns()).max(1);
+        let (units, period_ns) = (rate.units() / common, rate.period_ns() / common);
+        Ok(Self { units, period_ns, burst })
     }
 
     fn check(&self) -> Result<Rate, BroughtError> {
@@ -403,7 +429,56 @@ fn denied(meter: &Meter, verdict: Verdict, cost: u64) -> Outcome {
     Outcome::Denied(if cost > meter.burst() { Reason::CostExceedsBurst } else { Reason::OverLimit })
 }
 
-/// Different allowances at most; about a megabyte of them.
 const ALLOWANCES_MAX: usize = 4096;
 /// How long a search for unused allowances that found few is not repeated.
 const IN_VAIN: Duration = Duration::from_secs(1);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn brought() -> Brought {
+        Brought::new(Options { keys_max: 100, ..Options::default() }).expect("sound options")
+    }
+
+    fn rate(units: u64, seconds: u64) -> Rate {
+        Rate::new(units, seconds * 1_000_000_000).expect("a sound rate")
+    }
+
+    /// The number behind the last would have marked its keys as pinned.
+    #[test]
+    fn numbers_are_not_given_twice_and_end_with_an_error() {
+        let brought = brought();
+        let check = |rate| brought.check(&["a".into()], rate, 10, 1).map(|_| ());
+        brought.core.keeping.lock().expect("sound").next = TUNINGS_MAX - 1;
+        assert_eq!(check(rate(1, 1)), Ok(()));
+        assert_eq!(check(rate(2, 1)), Err(BroughtError::TooManyAllowances));
+        assert_eq!(check(rate(1, 1)), Ok(()));
+    }
+
+    #[test]
+    fn two_ways_to_write_a_rate_are_one_allowance() {
+        let brought = brought();
+        for rate in [rate(30, 60), rate(15, 30), rate(1, 2)] {
+            assert!(brought.check(&["a".into()], rate, 10, 1).is_ok());
+        }
+        assert_eq!(brought.allowances(), 1);
+    }
+
+    /// A thread that read the clock before a search for unused allowances, and came back to a key
+    /// that had rested and was dropped by it, once started that key in the past.
+    #[test]
+    fn a_key_that_was_dropped_starts_no_earlier_than_that() {
+        let (clock, hand) = Clock::manual();
+        let options = Options { clock, keys_max: 100, ..Options::default() };
+        let brought = Brought::new(options).expect("sound options");
+        assert!(brought.check(&["a".into()], rate(1, 1), 1, 1).is_ok());
+        hand.advance(Duration::from_secs(10));
+        let core = &*brought.core;
+        core.drop_unused(Kept::clone(&core.kept.load()), core.clock.now());
+        let key = core.salt.key(&core.secret, ["a".into()]);
+        let starts = core.table.lock(key).starts_at(Instant::ZERO);
+        assert_eq!(starts, Instant::from_nanos(10_000_000_000));
+        assert_eq!((brought.allowances(), brought.keys_used()), (0, 0));
+    }
+}

@@ -464,7 +464,7 @@ fn granules_of(tokens: u64, shift: i8) -> u128 {
     if shift >= 0 { tokens << shift } else { (tokens + ((1 << -shift) - 1)) >> -shift }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

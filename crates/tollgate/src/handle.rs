@@ -188,6 +188,11 @@ pub struct Keyed {
 }
 
 impl Keyed {
+    /// The names of the parts of the limit's key, in their order.
+    pub fn key(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.rule.limit.key()
+    }
+
     /// Decides a request of `cost` for the key with these parts, in the order of the limit's key.
     /// Other limits are not asked, nor is the limit's own match. A limit that is no longer in force
     /// allows.

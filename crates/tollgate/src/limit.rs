@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::gcra::{BURST_MAX, Meter, Oversize};
 use crate::rate::Rate;
@@ -100,7 +101,8 @@ pub struct Limit {
     allowance: Allowance,
     oversize: Oversize,
     shadow: bool,
-    overrides: Vec<Override>,
+    /// Shared, since they may be many and limits are handed out.
+    overrides: Arc<[Override]>,
 }
 
 /// How much a key may use.
@@ -189,7 +191,7 @@ impl Limit {
             allowance,
             oversize: spec.oversize,
             shadow: spec.shadow,
-            overrides,
+            overrides: overrides.into(),
         })
     }
 

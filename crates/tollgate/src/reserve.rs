@@ -65,6 +65,12 @@ impl Reservation {
         now.saturating_since(self.at)
     }
 
+    /// How many charges it stands for: one for each descriptor and each limit that applied.
+    #[must_use]
+    pub fn charges(&self) -> usize {
+        self.charges.len()
+    }
+
     /// How many descriptors the request had; as many costs settle it.
     #[must_use]
     pub fn descriptors(&self) -> usize {
@@ -126,7 +132,7 @@ impl Limiter {
     /// Of what was not used, each key gets back what has not leaked since the charge: at most
     /// max(0, x - rate x age). What was used beyond the estimate is charged, be there room or not.
     /// A key whose limit changed its rate manifold since, or that has no cell of its own, gets
-    /// nothing back.
+    /// nothing back, and in a full table owes nothing beyond what it has room for.
     ///
     /// # Errors
     /// When there is not one cost for each descriptor. The reservation stands, and is in the error.
@@ -149,6 +155,7 @@ impl Limiter {
 
     fn correct(&self, reserved: &Reserved, used: u64) {
         let core = &*self.core;
+        let mut owed = used.saturating_sub(reserved.cost);
         // Once more when the limits were replaced meanwhile; a replacement waits for no request.
         loop {
             let rules = core.rules.load();
@@ -162,7 +169,8 @@ impl Limiter {
                     Some(meter.correct(state, back, reserved.start, now))
                 })
             } else {
-                self.owe(&rules, &want, used - reserved.cost, now)
+                owed = self.owe(&rules, &want, owed, now);
+                owed == 0
             };
             if done || core.is_current(&rules) {
                 return;
@@ -170,25 +178,26 @@ impl Limiter {
         }
     }
 
-    fn owe(&self, rules: &RuleSet, want: &Want, cost: u64, now: Instant) -> bool {
+    /// Charges a key whether it has room or not, and returns what could not be charged.
+    ///
+    /// A key that has left the table comes back with what it has room for, and owes the rest. In a
+    /// full table it has no cell that could owe.
+    fn owe(&self, rules: &RuleSet, want: &Want, cost: u64, now: Instant) -> u64 {
         let owe = |cost| {
             self.core.adjust(rules, want, |tuning, state| {
                 tuning.meter.map(|meter| meter.owe(state, cost, now))
             })
         };
-        owe(cost) || {
-            let rest = self.charge_afresh(rules, want, cost, now);
-            rest < cost && (rest == 0 || owe(rest))
+        if owe(cost) {
+            return 0;
         }
-    }
-
-    /// Charges a key that has left the table with what it has room for, and returns the rest.
-    fn charge_afresh(&self, rules: &RuleSet, want: &Want, cost: u64, now: Instant) -> u64 {
         let (_, tuning) = rules.tuning_for(&rules.rules[want.rule as usize], want.key);
         let Some(meter) = tuning.meter else { return 0 };
         let first = cost.min(meter.burst());
         let made = self.core.charge(rules, &Want { cost: first, ..*want }, now);
-        if made.is_ok_and(|step| step.passed.is_some()) { cost - first } else { cost }
+        let charged = made.is_ok_and(|step| step.passed.is_some());
+        let rest = if charged { cost - first } else { cost };
+        if rest == 0 || owe(rest) { 0 } else { rest }
     }
 }
 

@@ -79,6 +79,8 @@ pub(crate) enum Visit {
     Keep,
     /// Nobody's any more.
     Drop,
+    /// As new at this instant: it makes room, and a key that comes back starts no earlier.
+    Evict(Instant),
     /// Another meaning, and the state in it.
     Move(Meta, u64),
 }
@@ -409,6 +411,12 @@ impl Locked<'_> {
                 Visit::Keep => return,
                 Visit::Drop => {
                     if slot.take(state) {
+                        return self.vacate(place, meta);
+                    }
+                }
+                Visit::Evict(now) => {
+                    if slot.take(state) {
+                        self.segment.evicted_at = self.segment.evicted_at.max(now);
                         return self.vacate(place, meta);
                     }
                 }

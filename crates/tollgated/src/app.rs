@@ -34,8 +34,9 @@ impl App {
         let service = Arc::new(Service::new(options).expect("sound options"));
         service.replace(limits).expect("sound limits");
         let policy = Arc::new(Policy::new("none.toml".as_ref(), service.clone()));
+        let held = Arc::<AtomicUsize>::default();
         let app = Self {
-            exposition: Exposition::new(service.clone(), policy.clone()),
+            exposition: Exposition::new(service.clone(), policy.clone(), held.clone()),
             service,
             policy,
             bounds: Bounds {
@@ -47,7 +48,7 @@ impl App {
             },
             secret: None,
             headers: HeaderStyle::Ietf,
-            held: Arc::default(),
+            held,
         };
         (app, hand)
     }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -23,9 +23,9 @@ use crate::service::{BROUGHT_DOMAIN, BROUGHT_NAME, Service};
 pub(crate) struct Exposition(Registry);
 
 impl Exposition {
-    pub(crate) fn new(service: Arc<Service>, policy: Arc<Policy>) -> Self {
+    pub(crate) fn new(service: Arc<Service>, policy: Arc<Policy>, held: Arc<AtomicUsize>) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Reader { service, policy }));
+        registry.register_collector(Box::new(Reader { service, policy, held }));
         Self(registry)
     }
 
@@ -46,6 +46,8 @@ impl Exposition {
 struct Reader {
     service: Arc<Service>,
     policy: Arc<Policy>,
+    /// Bytes of half-received messages.
+    held: Arc<AtomicUsize>,
 }
 
 type Labels<'a> = [(&'a str, &'a str)];
@@ -140,7 +142,8 @@ impl Reader {
         let refused = by_face(|of| of.refused.load(Relaxed));
         let help = "Connections that were closed at once, as many being open as may be";
         counter(encoder, "tollgate_connections_refused", help, refused)?;
-        let (name, help) = ("tollgate_decision_duration_seconds", "From a request to its answer");
+        let name = "tollgate_request_duration_seconds";
+        let help = "From a request to its answer; those that arrive together share their time";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (face, of) in metrics.faces() {
             let (sum, count, buckets) = of.took.read();
@@ -157,6 +160,12 @@ impl Reader {
         gauge(encoder, "tollgate_keys", "Keys that have a cell", keys)?;
         let most = Family::one(service.keys_max());
         gauge(encoder, "tollgate_keys_max", "Keys that may have a cell, in each table", most)?;
+        let allowances = Family::one(service.allowances() as u64);
+        let help = "Different limits that came with requests and are kept, of 4096";
+        gauge(encoder, "tollgate_brought_limits", help, allowances)?;
+        let held = Family::one(self.held.load(Relaxed) as u64);
+        let help = "Bytes of half-received messages, those of small ones excepted";
+        gauge(encoder, "tollgate_held_bytes", help, held)?;
         let revision = Family::one(service.revision());
         gauge(encoder, "tollgate_limits_revision", "Grows with every change of limits", revision)?;
         let valid = Family::one(u64::from(self.policy.is_valid()));

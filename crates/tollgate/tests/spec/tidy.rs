@@ -24,7 +24,8 @@ fn files(folder: &str) -> Vec<(PathBuf, String)> {
 }
 
 fn all() -> Vec<(PathBuf, String)> {
-    ["src", "tests", "examples"].into_iter().flat_map(files).collect()
+    let daemon = "../tollgated/src";
+    ["src", "tests", "examples", daemon].into_iter().flat_map(files).collect()
 }
 
 fn name(path: &Path) -> String {

@@ -1,16 +1,18 @@
 //! `tollgate serve`: everything is put together here, and taken apart on SIGTERM.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use tollgate::{Options, TableFull};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
 use super::FAILED;
@@ -50,7 +52,8 @@ pub(crate) struct Serve {
     #[arg(long, env = "TOLLGATE_SECRET_FILE", value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// Threads that serve connections [default: one for each processor]
-    #[arg(long, env = "TOLLGATE_THREADS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, env = "TOLLGATE_THREADS", value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Keys that may have a cell, 32 bytes each; twice that many if CL.THROTTLE is used too
     #[arg(long, env = "TOLLGATE_KEYS_MAX", default_value_t = 1_000_000, value_name = "N")]
@@ -62,8 +65,8 @@ pub(crate) struct Serve {
     #[arg(long, env = "TOLLGATE_HEADERS", default_value = "ietf", value_name = "STYLE")]
     headers: HeaderStyle,
     /// Connections that may be open at once
-    #[arg(long, env = "TOLLGATE_CONNECTIONS_MAX", default_value_t = 10_000, value_name = "N")]
-    connections_max: usize,
+    #[arg(long, env = "TOLLGATE_CONNECTIONS_MAX", default_value = "10000", value_name = "N")]
+    connections_max: NonZeroUsize,
     /// How long a connection may ask nothing
     #[arg(long, env = "TOLLGATE_IDLE_SECONDS", default_value = "300", value_name = "S")]
     idle_seconds: NonZeroU64,
@@ -76,7 +79,7 @@ pub(crate) struct Serve {
     /// How long connections may go on after SIGTERM
     #[arg(long, env = "TOLLGATE_DRAIN_SECONDS", default_value = "10", value_name = "S")]
     drain_seconds: NonZeroU64,
-    /// Let a successor listen at the same addresses before this process ends
+    /// Let a successor listen at the same TCP addresses before this process ends
     #[arg(long, env = "TOLLGATE_REUSE_PORT")]
     reuse_port: bool,
     /// What is logged, such as info or warn,policy=debug
@@ -170,13 +173,14 @@ impl Serve {
         let options = Options { keys_max: self.keys_max, table_full, ..Options::default() };
         let service = Arc::new(Service::new(options).map_err(|error| error.to_string())?);
         let policy = Arc::new(Policy::new(&self.config, service.clone()));
+        let held = Arc::<std::sync::atomic::AtomicUsize>::default();
         let seconds = |seconds: NonZeroU64| Duration::from_secs(seconds.get());
         Ok(Arc::new(App {
-            exposition: Exposition::new(service.clone(), policy.clone()),
+            exposition: Exposition::new(service.clone(), policy.clone(), held.clone()),
             service,
             policy,
             bounds: Bounds {
-                connections_max: self.connections_max,
+                connections_max: raise_files_max(self.connections_max.get()),
                 idle: seconds(self.idle_seconds),
                 partial: seconds(self.request_seconds),
                 age: self.age_seconds.map(seconds),
@@ -184,7 +188,7 @@ impl Serve {
             },
             secret: self.secret()?,
             headers: self.headers,
-            held: Arc::default(),
+            held,
         }))
     }
 
@@ -220,22 +224,32 @@ impl Serve {
 }
 
 /// Puts a changed policy file in force; also at once on SIGHUP.
-async fn reload(app: Arc<App>, mut watch: Watch) {
+async fn reload(app: Arc<App>, watch: Watch) {
     let Ok(mut hang_up) = signal(SignalKind::hangup()) else {
         return error!("no signals: the policy file is not watched");
     };
     let mut look = tokio::time::interval(LOOK_INTERVAL);
+    // Looks that were missed are not made up for: a file is at rest when time has passed.
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut watch = Some(watch);
     loop {
         let asked = tokio::select! {
             _ = hang_up.recv() => true,
             _ = look.tick() => false,
         };
-        if watch.changed() || asked {
-            let app = app.clone();
-            // A large file takes a while, and this thread accepts connections. What is wrong with
-            // it is logged.
-            let _ = tokio::task::spawn_blocking(move || app.policy.load()).await;
-        }
+        let (app, taken) = (app.clone(), watch.take());
+        // Reading takes a while, and this thread accepts connections.
+        let looked = tokio::task::spawn_blocking(move || {
+            let mut watch = taken?;
+            if watch.changed() || asked {
+                let _ = app.policy.load(); // What is wrong with it is logged.
+            }
+            Some(watch)
+        });
+        let Ok(Some(back)) = looked.await else {
+            return error!("the policy file is no longer watched");
+        };
+        watch = Some(back);
     }
 }
 
@@ -251,9 +265,29 @@ async fn end_signal() -> &'static str {
     }
 }
 
+/// Has the system grant a file for each connection, and returns how many connections there may be.
+fn raise_files_max(connections_max: usize) -> usize {
+    let wanted = (connections_max + FILES_BESIDE) as u64;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        // What the system refuses is found out below.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    let granted = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
+    if granted >= wanted {
+        return connections_max;
+    }
+    let connections = usize::try_from(granted).unwrap_or(0).saturating_sub(FILES_BESIDE).max(1);
+    warn!(connections, files = granted, "fewer connections: the system grants too few open files");
+    connections
+}
+
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// Open files besides connections: listeners, runtimes, the policy file, the log.
+const FILES_BESIDE: usize = 64;
 /// How often the policy file is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);

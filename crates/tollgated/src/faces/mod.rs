@@ -26,7 +26,8 @@ impl Face {
     pub(crate) fn says_full(self) -> &'static [u8] {
         match self {
             Self::Http => {
-                b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                b"HTTP/1.1 503 Service Unavailable\r\n\
+                  content-length: 0\r\nconnection: close\r\n\r\n"
             }
             Self::Resp => b"-ERR max number of clients reached\r\n",
         }

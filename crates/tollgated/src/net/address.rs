@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use socket2::{Domain, Protocol, Type};
@@ -66,21 +67,28 @@ impl Address {
                 Ok(Listener::Tcp(tokio::net::TcpListener::from_std(socket.into())?))
             }
             Self::Unix(path) => {
-                // A socket file that nobody listens at is what a killed process left.
-                if path.exists() && UnixStream::connect(path).is_err() {
+                if is_left_behind(path) {
                     std::fs::remove_file(path)?;
                 }
                 let listener = tokio::net::UnixListener::bind(path)?;
-                Ok(Listener::Unix { listener, path: path.clone() })
+                let inode = std::fs::symlink_metadata(path)?.ino();
+                Ok(Listener::Unix { listener, path: path.clone(), inode })
             }
         }
     }
 }
 
+/// Whether a killed process left this socket: nobody listens there. Any other file is not ours.
+fn is_left_behind(path: &Path) -> bool {
+    let is_socket = path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    is_socket && UnixStream::connect(path).is_err_and(refused)
+}
+
 /// A socket that listens; a Unix socket's file goes with it.
 pub(crate) enum Listener {
     Tcp(tokio::net::TcpListener),
-    Unix { listener: tokio::net::UnixListener, path: PathBuf },
+    Unix { listener: tokio::net::UnixListener, path: PathBuf, inode: u64 },
 }
 
 impl Listener {
@@ -102,8 +110,10 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Self::Unix { path, .. } = self {
-            let _ = std::fs::remove_file(path); // It may be gone already.
+        let Self::Unix { path, inode, .. } = self else { return };
+        // It may be gone already, or another's by now.
+        if path.symlink_metadata().is_ok_and(|file| file.ino() == *inode) {
+            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -130,6 +140,18 @@ const BACKLOG: i32 = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_at_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, socket) = (folder.path().join("precious"), folder.path().join("socket"));
+        std::fs::write(&file, "kept").expect("written");
+        assert!(!is_left_behind(&file) && !is_left_behind(&folder.path().join("nothing")));
+        let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a listener");
+        assert!(!is_left_behind(&socket));
+        drop(listener);
+        assert!(is_left_behind(&socket));
+    }
 
     #[test]
     fn an_address_is_read_as_people_write_it() {

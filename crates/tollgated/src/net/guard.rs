@@ -31,8 +31,7 @@ pub(crate) struct Guard {
     opened: u32,
     ends: AtomicBool,
     waker: Mutex<Option<Waker>>,
-    /// Bytes of half-received messages, here and on all connections.
-    held: AtomicUsize,
+    /// Bytes of half-received messages, over all connections.
     held_by_all: Arc<AtomicUsize>,
 }
 
@@ -46,7 +45,6 @@ impl Guard {
             opened,
             ends: AtomicBool::new(false),
             waker: Mutex::default(),
-            held: AtomicUsize::new(0),
             held_by_all,
         }
     }
@@ -104,27 +102,42 @@ impl Guard {
         self.ends.load(Relaxed)
     }
 
-    /// Notes how many bytes of a half-received message are kept. Returns whether they may be: what
-    /// is small always, what is large while all large ones are within [`HELD_BYTES_MAX`].
-    pub(crate) fn hold(&self, bytes: usize) -> bool {
-        let bytes = if bytes <= HELD_FREE_BYTES { 0 } else { bytes };
-        let before = self.held.swap(bytes, Relaxed);
-        if bytes == before {
-            return true;
-        }
-        let all = self.held_by_all.fetch_add(bytes.wrapping_sub(before), Relaxed);
-        bytes < before || all.wrapping_add(bytes).wrapping_sub(before) <= HELD_BYTES_MAX
+    /// The account of one message that is being received.
+    pub(crate) fn hold_nothing(&self) -> Held {
+        Held { bytes: 0, by_all: self.held_by_all.clone() }
     }
 }
 
-impl Drop for Guard {
+/// What is kept of a half-received message, as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Held {
+    bytes: usize,
+    by_all: Arc<AtomicUsize>,
+}
+
+impl Held {
+    /// Notes how many bytes are kept. Returns whether they may be: what is small always, what is
+    /// large while all large ones are within [`HELD_BYTES_MAX`].
+    pub(crate) fn hold(&mut self, bytes: usize) -> bool {
+        let bytes = if bytes <= HELD_FREE_BYTES { 0 } else { bytes };
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        if bytes <= before {
+            self.by_all.fetch_sub(before - bytes, Relaxed);
+            return true;
+        }
+        let more = bytes - before;
+        self.by_all.fetch_add(more, Relaxed) + more <= HELD_BYTES_MAX
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
         self.hold(0);
     }
 }
 
 /// A half-received message of so many bytes is kept without being counted.
-const HELD_FREE_BYTES: usize = 16 << 10;
+pub(crate) const HELD_FREE_BYTES: usize = 16 << 10;
 /// Bytes of larger half-received messages, over all connections.
 const HELD_BYTES_MAX: usize = 256 << 20;
 
@@ -151,16 +164,18 @@ mod tests {
 
     #[test]
     fn large_messages_share_a_maximum_and_small_ones_are_free() {
-        let (guard, ticks, held) = guard();
-        assert!(guard.hold(HELD_FREE_BYTES));
+        let (guard, _, held) = guard();
+        // Two messages at once, as on one connection of HTTP/2.
+        let (mut first, mut second) = (guard.hold_nothing(), guard.hold_nothing());
+        assert!(first.hold(HELD_FREE_BYTES));
         assert_eq!(held.load(Relaxed), 0);
-        assert!(guard.hold(HELD_BYTES_MAX));
-        let other = Guard::new(2, ticks, held.clone());
-        assert!(other.hold(HELD_FREE_BYTES));
-        assert!(!other.hold(HELD_FREE_BYTES + 1));
-        drop(guard);
-        assert!(other.hold(HELD_FREE_BYTES + 2));
-        drop(other);
+        assert!(first.hold(HELD_BYTES_MAX));
+        assert!(second.hold(HELD_FREE_BYTES));
+        assert!(!second.hold(HELD_FREE_BYTES + 1));
+        drop(first);
+        assert!(second.hold(HELD_FREE_BYTES + 2));
+        assert_eq!(held.load(Relaxed), HELD_FREE_BYTES + 2);
+        drop(second);
         assert_eq!(held.load(Relaxed), 0);
     }
 }

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use crate::app::App;
 use crate::faces::Face;
 pub(crate) use address::{Address, Listener, Socket};
-pub(crate) use guard::{Guard, Phase};
+pub(crate) use guard::{Guard, HELD_FREE_BYTES, Held, Phase};
 use worker::Worker;
 pub(crate) use worker::ticks;
 
@@ -78,6 +78,7 @@ async fn accept_all(
     workers: Arc<Vec<Worker>>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut failing = false;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -85,10 +86,16 @@ async fn accept_all(
             _ = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok(socket) => admit(door.face, socket, &app, &workers),
+            Ok(socket) => {
+                failing = false;
+                admit(door.face, socket, &app, &workers);
+            }
             Err(error) => {
                 // Most likely out of file descriptors: connections wait in the backlog.
-                warn!(target: "net", face = door.face.name(), %error, "cannot accept");
+                if !failing {
+                    warn!(target: "net", face = door.face.name(), %error, "cannot accept");
+                }
+                failing = true;
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -8,6 +8,7 @@ pub(crate) mod offenders;
 pub(crate) mod reservations;
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub(crate) struct Service {
     labels: Labels,
     reservations: Mutex<Reservations>,
     offenders: Mutex<Offenders>,
+    /// Random, so that nobody can choose keys that are taken for others'.
+    hasher: RandomState,
     metrics: Metrics,
     draining: AtomicBool,
     keys_max: u64,
@@ -75,6 +78,7 @@ impl Service {
             labels: Labels::default(),
             reservations: Mutex::default(),
             offenders: Mutex::default(),
+            hasher: RandomState::new(),
             metrics: Metrics::default(),
             draining: AtomicBool::new(false),
             keys_max,
@@ -172,7 +176,7 @@ impl Service {
             if !decision.is_allowed() {
                 let parts = [("key", Some(brings.key))];
                 let (domain, limit) = (BROUGHT_DOMAIN, BROUGHT_NAME);
-                self.offenders().count(OffenderKey { domain, limit, parts: &parts });
+                self.count_offence(OffenderKey { domain, limit, parts: &parts });
             }
         }
         Ok(decision)
@@ -204,12 +208,7 @@ impl Service {
         value: impl Fn(&str) -> Option<&'a [u8]>,
     ) -> Option<KeyState> {
         let mut keyed: Keyed = self.limiter.keyed(domain, limit)?;
-        let known = self
-            .limiter
-            .limits()
-            .into_iter()
-            .find(|status| status.limit.domain() == domain && status.limit.name() == limit)?;
-        let key_names: Vec<String> = known.limit.key().map(str::to_owned).collect();
+        let key_names: Vec<String> = keyed.key().map(str::to_owned).collect();
         let part = |name: &String| value(name).map_or(Part::Undeclared, Part::Text);
         let parts: Vec<Part<'_>> = key_names.iter().map(part).collect();
         // A cost of 0 spends, counts and creates nothing.
@@ -255,6 +254,11 @@ impl Service {
         self.limiter.keys_used() + self.brought.keys_used()
     }
 
+    /// Different limits that came with requests and are kept.
+    pub(crate) fn allowances(&self) -> usize {
+        self.brought.allowances()
+    }
+
     pub(crate) fn keys_max(&self) -> u64 {
         self.keys_max
     }
@@ -279,7 +283,11 @@ impl Service {
         self.limiter.peek(&Request::new(&descriptors).in_domain(request.domain()))
     }
 
+    /// Counts a decision, unless it was asked at no cost.
     fn note(&self, face: Face, request: &Request<'_>, decision: &Decision) {
+        if request.descriptors().iter().all(|descriptor| descriptor.cost() == 0) {
+            return;
+        }
         self.metrics.decided(face, decision);
         if decision.is_allowed() {
             return;
@@ -296,7 +304,12 @@ impl Service {
         };
         let parts: Vec<_> = label.key_names().map(|name| (name, value(descriptor, name))).collect();
         let key = OffenderKey { domain: label.domain(), limit: label.name(), parts: &parts };
-        self.offenders().count(key);
+        self.count_offence(key);
+    }
+
+    fn count_offence(&self, key: OffenderKey<'_>) {
+        let digest = self.hasher.hash_one(key);
+        self.offenders().count(digest, key);
     }
 
     fn reservations(&self) -> MutexGuard<'_, Reservations> {

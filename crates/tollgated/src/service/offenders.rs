@@ -5,15 +5,12 @@
 //! and `count`, and every key denied more than total / `SEATS` times has a seat.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 
 /// Keys that were denied, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Offenders {
     seats: Vec<Offender>,
     by_digest: HashMap<u64, usize>,
-    /// Random, so that nobody can choose keys that are taken for others'.
-    hasher: RandomState,
 }
 
 /// Whose key it is; a part has no value where the request had no such entry.
@@ -39,8 +36,9 @@ pub(crate) struct Offender {
 
 impl Offenders {
     /// Counts a denial of `key`.
-    pub(crate) fn count(&mut self, key: OffenderKey<'_>) {
-        let digest = self.hasher.hash_one(key);
+    ///
+    /// `digest` is the key's: values may be long, and are hashed before anybody waits for this.
+    pub(crate) fn count(&mut self, digest: u64, key: OffenderKey<'_>) {
         if let Some(&seat) = self.by_digest.get(&digest) {
             self.seats[seat].count += 1;
             return;
@@ -83,11 +81,14 @@ pub(crate) const VALUE_BYTES_MAX: usize = 128;
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
     use super::*;
 
     fn count(offenders: &mut Offenders, name: &str) {
         let parts = [("tenant", Some(name.as_bytes()))];
-        offenders.count(OffenderKey { domain: "default", limit: "api", parts: &parts });
+        let key = OffenderKey { domain: "default", limit: "api", parts: &parts };
+        offenders.count(BuildHasherDefault::<DefaultHasher>::default().hash_one(key), key);
     }
 
     fn name(offender: &Offender) -> &[u8] {

@@ -69,6 +69,8 @@ pub(crate) struct Reservations {
     records: HashMap<ReservationId, Record>,
     by_expiry: BTreeSet<(Instant, ReservationId)>,
     made: u64,
+    /// Charges and costs that the records hold.
+    weight: usize,
     hasher: RandomState,
     pub(crate) totals: Totals,
 }
@@ -84,7 +86,13 @@ pub(crate) struct Totals {
 }
 
 #[derive(Debug)]
-enum Record {
+struct Record {
+    weight: usize,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
     Open(Reservation),
     Corrected(Correction),
 }
@@ -97,6 +105,7 @@ impl Default for Reservations {
             records: HashMap::new(),
             by_expiry: BTreeSet::new(),
             made: 0,
+            weight: 0,
             hasher,
             totals: Totals::default(),
         }
@@ -107,7 +116,7 @@ impl Reservations {
     /// Whether another one may be made; to be asked before anything is charged.
     pub(crate) fn has_room(&mut self, now: Instant) -> Result<(), ReservationError> {
         self.forget_expired(now);
-        if self.records.len() < RESERVATIONS_MAX {
+        if self.records.len() < RESERVATIONS_MAX && self.weight < WEIGHT_MAX {
             return Ok(());
         }
         self.totals.refused += 1;
@@ -120,7 +129,9 @@ impl Reservations {
         // SipHash of a count, under keys that nobody knows.
         let number = self.hasher.hash_one(self.made);
         let id = ReservationId { node: self.node, number };
-        self.records.insert(id, Record::Open(reservation));
+        let weight = reservation.charges() + reservation.descriptors();
+        self.weight += weight;
+        self.records.insert(id, Record { weight, state: State::Open(reservation) });
         self.by_expiry.insert((expires, id));
         self.totals.made += 1;
         id
@@ -138,23 +149,23 @@ impl Reservations {
             return Err(ReservationError::OtherNode);
         }
         let record = self.records.get_mut(&id).ok_or(ReservationError::Unknown)?;
-        match (&*record, &correction) {
-            (Record::Corrected(known), correction) if known == correction => return Ok(None),
-            (Record::Corrected(known), _) => {
+        match (&record.state, &correction) {
+            (State::Corrected(known), correction) if known == correction => return Ok(None),
+            (State::Corrected(known), _) => {
                 return Err(ReservationError::Corrected(known.clone()));
             }
-            (Record::Open(open), Correction::Settled(used)) => {
+            (State::Open(open), Correction::Settled(used)) => {
                 let (given, expected) = (used.len(), open.descriptors());
                 if given != expected {
                     return Err(ReservationError::Costs { given, expected });
                 }
                 self.totals.settled += 1;
             }
-            (Record::Open(_), Correction::Cancelled) => self.totals.cancelled += 1,
+            (State::Open(_), Correction::Cancelled) => self.totals.cancelled += 1,
         }
-        match std::mem::replace(record, Record::Corrected(correction)) {
-            Record::Open(reservation) => Ok(Some(reservation)),
-            Record::Corrected(_) => Ok(None),
+        match std::mem::replace(&mut record.state, State::Corrected(correction)) {
+            State::Open(reservation) => Ok(Some(reservation)),
+            State::Corrected(_) => Ok(None),
         }
     }
 
@@ -169,7 +180,9 @@ impl Reservations {
                 return;
             }
             self.by_expiry.pop_first();
-            if let Some(Record::Open(_)) = self.records.remove(&id) {
+            let Some(record) = self.records.remove(&id) else { continue };
+            self.weight -= record.weight;
+            if let State::Open(_) = record.state {
                 self.totals.expired += 1; // The estimate stands.
             }
         }
@@ -178,6 +191,8 @@ impl Reservations {
 
 /// Reservations at most, those included that were corrected and have not expired.
 pub(crate) const RESERVATIONS_MAX: usize = 100_000;
+/// Charges and costs at most that they hold together, beyond those of the last one.
+const WEIGHT_MAX: usize = 1_000_000;
 /// After this an estimate stands, unless the request says otherwise.
 pub(crate) const EXPIRY_DEFAULT: Duration = Duration::from_secs(60);
 /// The longest that a request may say.
@@ -238,7 +253,8 @@ mod tests {
         assert_eq!((reservations.totals.expired, reservations.count()), (1, 1));
         assert_eq!(reservations.has_room(at(60)), Ok(()));
         // What was corrected is forgotten too, without counting as expired.
-        assert_eq!((reservations.totals.expired, reservations.count()), (1, 0));
+        let empty = (reservations.totals.expired, reservations.count(), reservations.weight);
+        assert_eq!(empty, (1, 0, 0));
         let elsewhere = ReservationId { node: first.node ^ 1, number: first.number };
         let other = reservations.correct(elsewhere, Correction::Cancelled, at(0)).map(|_| ());
         assert_eq!(other, Err(ReservationError::OtherNode));

@@ -9,20 +9,25 @@ use hyper::body::{Body, Incoming};
 use super::problem::Problem;
 use crate::net::Guard;
 
-/// Reads a body that is to arrive within `time`.
-pub(crate) async fn read(body: Incoming, guard: &Guard, time: Duration) -> Result<Bytes, Problem> {
-    // What is announced too large is not waited for.
-    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+/// Reads a body that is to arrive within `time`. `waits` is whether the client sends nothing before
+/// it is told to go on.
+pub(crate) async fn read(
+    body: Incoming,
+    guard: &Guard,
+    time: Duration,
+    waits: bool,
+) -> Result<Bytes, Problem> {
+    if waits && body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(Problem::body_too_large());
     }
     let read = tokio::time::timeout(time, collect(body, guard)).await;
-    guard.hold(0);
     read.unwrap_or_else(|_| Err(Problem::body_too_slow()))
 }
 
 async fn collect(mut body: Incoming, guard: &Guard) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
+    let mut held = guard.hold_nothing();
     while let Some(frame) = body.frame().await {
         // A body that broke off has no one left to read the answer.
         let Ok(frame) = frame else { return Err(Problem::body_broken()) };
@@ -37,14 +42,27 @@ async fn collect(mut body: Incoming, guard: &Guard) -> Result<Bytes, Problem> {
         }
         let length = first.len().max(all.len());
         if length > BODY_BYTES_MAX {
+            drop((first, all));
+            pass_over(body).await;
             return Err(Problem::body_too_large());
         }
-        if !guard.hold(length) {
+        if !held.hold(length) {
             return Err(Problem::busy("too many large requests are arriving at once"));
         }
     }
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
+/// Reads on for a while and keeps nothing: many clients read no answer before they have sent all.
+async fn pass_over(mut body: Incoming) {
+    let mut passed = 0;
+    while passed < PASSED_OVER_BYTES_MAX
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        passed += frame.data_ref().map_or(0, Bytes::len);
+    }
+}
+
 /// Two of the longest values that a request may have.
 pub(crate) const BODY_BYTES_MAX: usize = 2 << 20;
+const PASSED_OVER_BYTES_MAX: usize = 16 << 20;

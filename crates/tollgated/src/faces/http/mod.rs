@@ -18,7 +18,6 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use hyper::Version;
@@ -42,8 +41,7 @@ pub(crate) async fn serve<S>(stream: S, app: &Arc<App>, guard: Arc<Guard>) -> io
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let multiplexed = Arc::new(AtomicBool::new(false));
-    let stream = Heard { stream, guard: guard.clone(), first: true, multiplexed };
+    let stream = Heard { stream, guard: guard.clone(), first: true, multiplexed: false };
     let service = service_fn(|request| answer(request, app.clone(), guard.clone()));
     let mut builder = Builder::new(TokioExecutor::new());
     // What takes too long to arrive is the sweep's to end, in HTTP/1.
@@ -94,7 +92,7 @@ struct Heard<S> {
     guard: Arc<Guard>,
     first: bool,
     /// HTTP/2 connections hear frames that are no requests, and keep themselves alive.
-    multiplexed: Arc<AtomicBool>,
+    multiplexed: bool,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
@@ -109,9 +107,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
         if !heard.is_empty() {
             if self.first {
                 self.first = false;
-                self.multiplexed.store(heard.starts_with(b"PRI "), Relaxed);
+                self.multiplexed = heard.starts_with(b"PRI ");
             }
-            if !self.multiplexed.load(Relaxed) {
+            if !self.multiplexed {
                 self.guard.heard();
             }
         }

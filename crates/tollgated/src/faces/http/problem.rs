@@ -53,6 +53,11 @@ impl Problem {
         Self::plain(StatusCode::UNAUTHORIZED, "Unauthorized", detail)
     }
 
+    pub(crate) fn other_origin() -> Self {
+        let detail = "a page of another site may not ask here".into();
+        Self::plain(StatusCode::FORBIDDEN, "Forbidden", detail)
+    }
+
     pub(crate) fn body_too_large() -> Self {
         let detail = format!("at most {} bytes are read", super::body::BODY_BYTES_MAX);
         let problem = Self::new(

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tollgate::Request;
 
 use super::HeaderStyle;
-use super::ask::Item;
+use super::ask::{Item, Object};
 use super::decisions::decided;
 use super::problem::Problem;
 use super::routes::{JSON_TYPE, Response, response};
@@ -62,6 +62,9 @@ pub(crate) fn settle(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response,
         Used::One(cost) => vec![cost],
         Used::Each(costs) => costs,
     };
+    if used.iter().any(|cost| *cost > USED_MAX) {
+        return Err(Problem::invalid(format!("used: at most {USED_MAX} can be owed at once")));
+    }
     correct(&settle.reservation, Correction::Settled(used), app)
 }
 
@@ -72,16 +75,20 @@ pub(crate) fn cancel(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response,
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| Problem::invalid(error.to_string()))
+    let read = serde_json::from_slice(body).map(|Object(read)| read);
+    read.map_err(|error| Problem::invalid(error.to_string()))
 }
 
 fn correct(id: &str, correction: Correction, app: &App) -> Result<Response, Problem> {
     let id: ReservationId = id
         .parse()
-        .map_err(|()| Problem::invalid("reservation: no id that was ever given".into()))?;
+        .map_err(|()| Problem::invalid("reservation: is not the id of a reservation".into()))?;
     let word = if correction == Correction::Cancelled { "cancelled" } else { "settled" };
     let first =
         app.service.correct(id, correction).map_err(|error| Problem::reservation(&error))?;
     let body = format!("{{\"reservation\":\"{id}\",\"state\":\"{word}\",\"repeated\":{}}}", !first);
     Ok(response(StatusCode::OK, JSON_TYPE, body))
 }
+
+/// Costs are exact up to here; a slip of the pen above it would lock a key for ages.
+const USED_MAX: u64 = 1 << 40;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode, Uri};
 
 use super::problem::Problem;
@@ -60,6 +60,9 @@ pub(crate) async fn answer(request: Request<Incoming>, app: &App, guard: &Guard)
 }
 
 async fn route(request: Request<Incoming>, app: &App, guard: &Guard) -> Answered {
+    if is_from_elsewhere(&request) {
+        return Err(Problem::other_origin());
+    }
     let path = request.uri().path();
     if let Some((_, post)) = POSTS.iter().find(|(known, _)| *known == path) {
         admit(&request, app)?;
@@ -67,7 +70,8 @@ async fn route(request: Request<Incoming>, app: &App, guard: &Guard) -> Answered
             return Err(Problem::method("POST"));
         }
         let style = header_style(request.uri(), app)?;
-        let body = body::read(request.into_body(), guard, app.bounds.partial).await?;
+        let waits = request.headers().contains_key(EXPECT);
+        let body = body::read(request.into_body(), guard, app.bounds.partial, waits).await?;
         let started = app.service.now();
         let response = post(&body, style, app);
         let took = app.service.now().saturating_since(started);
@@ -102,6 +106,15 @@ fn admit(request: &Request<Incoming>, app: &App) -> Result<(), Problem> {
         .and_then(|shown| shown.split_at_checked(BEARER.len()))
         .and_then(|(scheme, token)| scheme.eq_ignore_ascii_case(BEARER).then_some(token));
     if token.is_some_and(|token| secret.is(token)) { Ok(()) } else { Err(Problem::unauthorized()) }
+}
+
+/// Whether a browser asks for a page of another site: it would let any page spend and reset.
+fn is_from_elsewhere(request: &Request<Incoming>) -> bool {
+    let text = |name| request.headers().get(name).map(HeaderValue::as_bytes);
+    let Some(origin) = text(ORIGIN) else { return false };
+    let site = origin.split(|byte| *byte == b'/').nth(2);
+    let host = text(HOST).or_else(|| request.uri().authority().map(|a| a.as_str().as_bytes()));
+    site.is_none() || site != host
 }
 
 /// The fields that an answer has: `?headers=` says so, or else the daemon's options.

@@ -39,6 +39,12 @@ impl Session {
         if name.eq_ignore_ascii_case(b"CL.THROTTLE") && self.is_admitted {
             return throttle::answer(arguments, service, &mut replies);
         }
+        if [&b"POST"[..], b"HOST:"].iter().any(|http| name.eq_ignore_ascii_case(http)) {
+            // A browser that was led here by a page must not get to the commands in its body.
+            service.metrics().malformed(Face::Resp);
+            self.ends = true;
+            return replies.error("ERR this door speaks the Redis protocol, not HTTP");
+        }
         let known = COMMANDS.iter().find(|command| command.is(name));
         if !self.is_admitted && !known.is_some_and(|command| command.admits) {
             service.metrics().invalid(Face::Resp);
@@ -277,7 +283,8 @@ fn config(words: &Words<'_>, replies: &mut Replies<'_>) {
 
 fn info(service: &Service) -> String {
     format!(
-        "# Server\r\nredis_version:{SPOKEN_VERSION}\r\ntollgate_version:{}\r\nredis_mode:standalone\r\n\
+        "# Server\r\nredis_version:{SPOKEN_VERSION}\r\ntollgate_version:{}\r\n\
+         redis_mode:standalone\r\n\
          \r\n# Tollgate\r\nlimits_revision:{}\r\nkeys:{}\r\n",
         env!("CARGO_PKG_VERSION"),
         service.revision(),

@@ -16,12 +16,13 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::app::App;
 use crate::faces::Face;
-use crate::net::{Guard, Phase};
+use crate::net::{Guard, HELD_FREE_BYTES, Held, Phase};
 use command::Session;
 use parse::{COMMAND_BYTES_MAX, Parsed, parse};
 use reply::Replies;
@@ -31,8 +32,14 @@ pub(crate) async fn serve<S>(stream: S, app: &App, guard: &Guard) -> io::Result<
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let session = Session::new(guard.id(), app.secret.is_none());
-    let mut connection = Connection { stream, session, rest: Vec::new(), unsent: Vec::new() };
+    let mut connection = Connection {
+        stream,
+        session: Session::new(guard.id(), app.secret.is_none()),
+        rest: Vec::new(),
+        held: guard.hold_nothing(),
+        unsent: Vec::new(),
+        may_part: false,
+    };
     let mut ends = false;
     while !ends {
         ends = poll_fn(|cx| connection.poll_turn(cx, app, guard)).await?;
@@ -44,7 +51,10 @@ where
             guard.note(connection.phase());
         }
     }
-    connection.stream.shutdown().await
+    connection.stream.shutdown().await?;
+    guard.note(Phase::Reading);
+    let _ = tokio::time::timeout(LINGER, connection.pass_over()).await;
+    Ok(())
 }
 
 struct Connection<S> {
@@ -52,8 +62,11 @@ struct Connection<S> {
     session: Session,
     /// The beginning of a command whose end has not come.
     rest: Vec<u8>,
+    held: Held,
     /// Replies that the system did not take at once.
     unsent: Vec<u8>,
+    /// Whether something was answered since the process began to end.
+    may_part: bool,
 }
 
 /// The buffers of one worker, used while a connection is polled and never across that.
@@ -80,9 +93,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let mut read = ReadBuf::new(input);
             match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
                 Poll::Ready(result) => result?,
-                // Nothing has arrived that would be cut.
-                Poll::Pending if guard.is_to_end(cx) => return Poll::Ready(Ok(true)),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    // Nothing has arrived that would be cut.
+                    let parts = self.may_part && self.rest.is_empty();
+                    let ends = guard.is_to_end(cx) || parts;
+                    return if ends { Poll::Ready(Ok(true)) } else { Poll::Pending };
+                }
             }
             let got = read.filled();
             if got.is_empty() {
@@ -104,7 +120,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if used > 0 || !begun {
                 guard.note(self.phase());
             }
-            self.settle_rest(app, guard, output);
+            self.may_part = app.service.is_draining();
+            self.settle_rest(app, output);
             let sent = self.try_send(cx, output)?;
             self.unsent.extend_from_slice(&output[sent..]);
             output.shrink_to(OUTPUT_KEPT_BYTES);
@@ -113,15 +130,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Gives an idle connection's memory back, and ends one whose command needs too much.
-    fn settle_rest(&mut self, app: &App, guard: &Guard, output: &mut Vec<u8>) {
-        if self.rest.is_empty() {
-            self.rest = Vec::new();
+    fn settle_rest(&mut self, app: &App, output: &mut Vec<u8>) {
+        if self.rest.is_empty() || self.rest.capacity() > HELD_FREE_BYTES {
+            self.rest.shrink_to_fit();
         }
-        if !guard.hold(self.rest.len()) {
+        if !self.held.hold(self.rest.capacity()) {
             app.service.metrics().malformed(Face::Resp);
             let mut replies = Replies { out: output, protocol: self.session.protocol };
             replies.error("ERR too many large commands are arriving at once");
             self.session.ends = true;
+        }
+    }
+
+    /// Reads on until the client has heard that this is the end, and keeps nothing: a connection
+    /// that is closed with bytes unread takes the last reply with it.
+    async fn pass_over(&mut self) {
+        let mut buffer = [0; 4096];
+        let mut passed = 0;
+        while passed < PASSED_OVER_BYTES_MAX
+            && let Ok(got @ 1..) = self.stream.read(&mut buffer).await
+        {
+            passed += got;
         }
     }
 
@@ -184,5 +213,8 @@ pub(crate) fn replies_to(input: &[u8], split: usize, app: &App) -> Vec<u8> {
 /// some 200 bytes, which makes two megabytes.
 const READ_BYTES_MAX: usize = 64 << 10;
 const OUTPUT_KEPT_BYTES: usize = 256 << 10;
+/// How long, and for how many bytes, a client is listened to after the last word.
+const LINGER: Duration = Duration::from_secs(2);
+const PASSED_OVER_BYTES_MAX: usize = 4 << 20;
 
 const _: () = assert!(COMMAND_BYTES_MAX >= READ_BYTES_MAX, "a rest and a read are bounded");

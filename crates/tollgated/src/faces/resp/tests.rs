@@ -112,9 +112,9 @@ fn errors_are_in_redis_cells_words_and_cost_nothing() {
     assert_eq!(error("k -1 1 1"), "max_burst must not be negative: -1");
     assert_eq!(error("k 1 1 -1"), "period must not be negative: -1");
     assert_eq!(error("k 1 1 31536001"), "Rate out of range: period must be at most 365 days");
-    let most = i64::MAX;
-    let burst = error(&format!("k {most} 1 1"));
-    assert_eq!(burst, "a burst is 1 to 2^62 units, not 9223372036854775808");
+    assert_eq!(error("k 9223372036854775807 1 1"), "max_burst must be below 2^62");
+    let granule = "max_burst + 1 must be a multiple of 64 at this rate";
+    assert_eq!(error("k 9 1000000000000 1"), granule);
     assert_eq!(throttle(&app, "k 1 1 1"), [0, 2, 1, -1, 1]);
     let counts = app.service.brought_counts();
     assert_eq!((counts.allowed, app.service.keys_used()), (1, 1));
@@ -221,6 +221,16 @@ fn wherever_a_read_ends_the_replies_are_the_same() {
     for split in 1..input.len() {
         assert_eq!(at(split), whole, "{split}");
     }
+}
+
+/// A page of the web can have a browser post any text to a loopback address.
+#[test]
+fn a_browser_is_not_served() {
+    let (app, _) = App::for_tests(Vec::new());
+    let input = b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nCL.THROTTLE k 1 1 1\r\n";
+    let replies = replies_to(input, 0, &app);
+    assert_eq!(replies, b"-ERR this door speaks the Redis protocol, not HTTP\r\n");
+    assert_eq!(app.service.brought_counts().allowed, 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use tollgate::{Decision, Rate, RateError, Retry};
+use tollgate::{Brought, BroughtError, Decision, Rate, RateError, Retry};
 
 use super::reply::Replies;
 use crate::faces::{Face, seconds};
@@ -77,7 +77,7 @@ enum CellError {
     ZeroRate,
     Negative { name: &'static str, value: i64 },
     Rate(RateError),
-    Brought(tollgate::BroughtError),
+    Brought(BroughtError),
 }
 
 impl fmt::Display for CellError {
@@ -94,7 +94,16 @@ impl fmt::Display for CellError {
             Self::ZeroRate => f.write_str("Zero rates are not supported"),
             Self::Negative { name, value } => write!(f, "{name} must not be negative: {value}"),
             Self::Rate(error) => write!(f, "Rate out of range: {error}"),
-            Self::Brought(error) => error.fmt(f),
+            Self::Brought(BroughtError::Burst { .. }) => {
+                f.write_str("max_burst must be below 2^62")
+            }
+            Self::Brought(BroughtError::Granule { granule }) => {
+                write!(f, "max_burst + 1 must be a multiple of {granule} at this rate")
+            }
+            Self::Brought(BroughtError::TooManyAllowances) => {
+                let most = Brought::ALLOWANCES_MAX;
+                write!(f, "keys in use have {most} different limits already; nothing was spent")
+            }
         }
     }
 }
