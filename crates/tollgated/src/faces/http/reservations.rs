@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tollgate::Request;
 
 use super::HeaderStyle;
-use super::ask::Item;
+use super::ask::{Item, Object};
 use super::decisions::decided;
 use super::problem::Problem;
 use super::routes::{JSON_TYPE, Response, response};
@@ -72,7 +72,8 @@ pub(crate) fn cancel(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response,
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| Problem::invalid(error.to_string()))
+    let read: Result<Object<T>, _> = serde_json::from_slice(body);
+    read.map(|object| object.0).map_err(|error| Problem::invalid(error.to_string()))
 }
 
 fn correct(id: &str, correction: Correction, app: &App) -> Result<Response, Problem> {
