@@ -67,7 +67,8 @@ impl<'a> Ask<'a> {
                 if !alone || descriptors.is_some() {
                     return Err("requests stands alone; each request has its own fields".into());
                 }
-                Ok(Self::Batch(requests.0.into_iter().map(|item| item.0.sound()).collect()))
+                let items = requests.0.into_iter().map(|Object(item)| item.in_batch());
+                Ok(Self::Batch(items.collect()))
             }
             Ok(Body { requests: None, domain, entries, cost, descriptors }) => {
                 let item = Item { domain, entries, cost, descriptors, expires_ms: None };
@@ -86,7 +87,7 @@ impl<'a> Ask<'a> {
 fn read_item(raw: &RawValue) -> Result<Item<'_>, String> {
     let Object(item): Object<Item<'_>> =
         serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
-    item.without_expiry()?.sound()
+    item.in_batch()
 }
 
 impl<'a> Item<'a> {
@@ -109,6 +110,10 @@ impl<'a> Item<'a> {
             None => Ok(self),
             Some(_) => Err("expires_ms belongs to /v1/reserve alone".into()),
         }
+    }
+
+    fn in_batch(self) -> Result<Self, String> {
+        self.without_expiry()?.sound()
     }
 
     fn sound(self) -> Result<Self, String> {
@@ -357,6 +362,16 @@ mod tests {
         let Ok(Ask::Batch(items)) = Ask::read(body.as_bytes()) else { panic!("a batch") };
         let sound: Vec<bool> = items.iter().map(Result::is_ok).collect();
         assert_eq!(sound, [true, false, false, false, true]);
+    }
+
+    #[test]
+    fn an_expiry_is_refused_in_a_batch_whatever_the_other_items_are() {
+        for other in ["", ",7"] {
+            let body = format!(r#"{{"requests":[{{"entries":{{}},"expires_ms":5}}{other}]}}"#);
+            let Ok(Ask::Batch(items)) = Ask::read(body.as_bytes()) else { panic!("a batch") };
+            let refused = items[0].as_ref().expect_err("an expiry");
+            assert_eq!(refused, "expires_ms belongs to /v1/reserve alone");
+        }
     }
 
     #[test]
