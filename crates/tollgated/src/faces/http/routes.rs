@@ -140,3 +140,49 @@ pub(crate) fn response(status: StatusCode, kind: &'static str, body: impl Into<B
 pub(crate) const JSON_TYPE: &str = "application/json";
 pub(crate) const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 const BEARER: &[u8] = b"Bearer ";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_description_has_every_path_and_no_other() {
+        let described: Value = serde_json::from_str(admin::OPENAPI).expect("JSON");
+        assert_eq!(described["info"]["version"], env!("CARGO_PKG_VERSION"));
+        let paths = described["paths"].as_object().expect("paths");
+        let mut found = BTreeSet::new();
+        for (path, methods) in paths {
+            for method in methods.as_object().expect("methods").keys() {
+                found.insert((path.as_str(), method.as_str()));
+            }
+        }
+        let posts = POSTS.iter().map(|(path, _)| (*path, "post"));
+        // The first is for people.
+        let gets = GETS[1..].iter().map(|(path, _, _)| (*path, "get"));
+        assert_eq!(found, posts.chain(gets).collect());
+    }
+
+    #[test]
+    fn the_description_names_all_that_it_refers_to() {
+        fn check(value: &Value, whole: &Value) {
+            match value {
+                Value::Object(members) => {
+                    if let Some(target) = members.get("$ref") {
+                        let target = target.as_str().and_then(|target| target.strip_prefix('#'));
+                        let target = target.expect("a reference into the document");
+                        assert!(whole.pointer(target).is_some(), "{target}");
+                    }
+                    members.values().for_each(|member| check(member, whole));
+                }
+                Value::Array(items) => items.iter().for_each(|item| check(item, whole)),
+                _ => {}
+            }
+        }
+        let described: Value = serde_json::from_str(admin::OPENAPI).expect("JSON");
+        check(&described, &described);
+    }
+}
