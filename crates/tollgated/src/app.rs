@@ -1,11 +1,11 @@
 //! Everything that the doors share.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use crate::exposition::Exposition;
-use crate::faces::http::HeaderStyle;
-use crate::net::Bounds;
 use crate::policy::Policy;
 use crate::service::Service;
 
@@ -27,8 +27,6 @@ pub(crate) struct App {
 impl App {
     /// A daemon without sockets, whose clock stands still until its hand is turned.
     pub(crate) fn for_tests(limits: Vec<tollgate::Limit>) -> (Self, tollgate::ClockHand) {
-        use std::time::Duration;
-
         let (clock, hand) = tollgate::Clock::manual();
         let options = tollgate::Options { clock, keys_max: 1_000, ..Default::default() };
         let service = Arc::new(Service::new(options).expect("sound options"));
@@ -51,6 +49,45 @@ impl App {
             held,
         };
         (app, hand)
+    }
+}
+
+/// What connections are held to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Connections that may be open, over all doors.
+    pub(crate) connections_max: usize,
+    /// How long a connection may ask nothing.
+    pub(crate) idle: Duration,
+    /// How long a request may take to arrive, and a reply to be taken.
+    pub(crate) partial: Duration,
+    /// How long an HTTP connection may last before its next answer closes it.
+    pub(crate) age: Option<Duration>,
+    /// How long connections may go on when the process is to end.
+    pub(crate) drain: Duration,
+}
+
+/// Which fields an answer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "kebab-case")]
+pub(crate) enum HeaderStyle {
+    /// None but `Retry-After`
+    None,
+    /// `RateLimit` and `RateLimit-Policy`, as draft-ietf-httpapi-ratelimit-headers-08 and later
+    Ietf,
+    /// `RateLimit-Limit`, `-Remaining` and `-Reset`, as its revision 03
+    Draft03,
+    /// The same with `X-` before it
+    XDraft03,
+    /// `X-RateLimit-*` with the reset as a Unix time, as GitHub has it
+    Github,
+}
+
+impl FromStr for HeaderStyle {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        <Self as clap::ValueEnum>::from_str(text, false).map_err(|_| ())
     }
 }
 

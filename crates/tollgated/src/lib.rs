@@ -4,13 +4,15 @@
 //! what `config` reads in force; `cli` is what people type. Each module uses the ones above it.
 
 mod config;
+mod face;
 mod metrics;
 mod service;
 mod policy;
 mod exposition;
 mod app;
-mod net;
+mod guard;
 mod faces;
+mod net;
 mod cli;
 
 pub use cli::run;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate::{Decision, Outcome, Reason};
 
-use crate::faces::Face;
+use crate::face::Face;
 
 /// All counters of the process.
 #[derive(Debug, Default)]

@@ -53,10 +53,7 @@ impl Policy {
             Err(findings) => {
                 metrics.loads_bad.fetch_add(1, Relaxed);
                 for finding in &findings {
-                    match finding.severity {
-                        Severity::Error => error!(target: "policy", "{finding}"),
-                        Severity::Warning => warn!(target: "policy", "{finding}"),
-                    }
+                    log(finding);
                 }
                 let mut status = self.lock();
                 status.errors = findings.clone();
@@ -77,7 +74,7 @@ impl Policy {
             vec![Finding { severity: Severity::Error, file, line: 1, column: 1, message }]
         })?;
         for warning in &loaded.warnings {
-            warn!(target: "policy", "{warning}");
+            log(warning);
         }
         info!(target: "policy", limits = count, revision, "limits are in force");
         *self.lock() = Status {
@@ -103,5 +100,14 @@ impl Policy {
 
     fn lock(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn log(finding: &Finding) {
+    let Finding { severity, file, line, column, message } = finding;
+    let file = file.display();
+    match severity {
+        Severity::Error => error!(target: "policy", "{file}:{line}:{column}: {message}"),
+        Severity::Warning => warn!(target: "policy", "{file}:{line}:{column}: {message}"),
     }
 }

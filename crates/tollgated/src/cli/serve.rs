@@ -16,12 +16,11 @@ use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
 use super::FAILED;
-use crate::app::{App, SharedSecret};
+use crate::app::{App, Bounds, HeaderStyle, SharedSecret};
 use crate::config::Watch;
 use crate::exposition::Exposition;
-use crate::faces::Face;
-use crate::faces::http::HeaderStyle;
-use crate::net::{self, Address, Bounds, Door};
+use crate::face::Face;
+use crate::net::{self, Address, Door};
 use crate::policy::Policy;
 use crate::service::Service;
 
@@ -118,7 +117,7 @@ impl Serve {
             .build()
             .map_err(|error| format!("no runtime: {error}"))?;
         runtime.block_on(self.serve(app, doors, watch))?;
-        info!("ended");
+        info!(target: "serve", "ended");
         Ok(ExitCode::SUCCESS)
     }
 
@@ -134,18 +133,18 @@ impl Serve {
                 .listen(self.reuse_port)
                 .map_err(|error| format!("cannot listen at {address}: {error}"))?;
             let address = listener.address().unwrap_or(address);
-            info!(face = face.name(), %address, "listening");
+            info!(target: "serve", face = face.name(), %address, "listening");
             listening.push(Door { face, listener });
         }
         let (stop, stopped) = watch::channel(false);
         let reload = tokio::spawn(reload(app.clone(), watch));
         let signals = tokio::spawn(async move {
             let ended = end_signal().await;
-            info!(signal = ended, "draining");
+            info!(target: "serve", signal = ended, "draining");
             let _ = stop.send(true);
             // A second one means at once.
             let ended = end_signal().await;
-            info!(signal = ended, "ended at once");
+            info!(target: "serve", signal = ended, "ended at once");
             std::process::exit(i32::from(FAILED));
         });
         let threads = self.threads.map_or_else(processors, usize::from);
@@ -226,7 +225,7 @@ impl Serve {
 /// Puts a changed policy file in force; also at once on SIGHUP.
 async fn reload(app: Arc<App>, watch: Watch) {
     let Ok(mut hang_up) = signal(SignalKind::hangup()) else {
-        return error!("no signals: the policy file is not watched");
+        return error!(target: "serve", "no signals: the policy file is not watched");
     };
     let mut look = tokio::time::interval(LOOK_INTERVAL);
     // Looks that were missed are not made up for: a file is at rest when time has passed.
@@ -247,7 +246,7 @@ async fn reload(app: Arc<App>, watch: Watch) {
             Some(watch)
         });
         let Ok(Some(back)) = looked.await else {
-            return error!("the policy file is no longer watched");
+            return error!(target: "serve", "the policy file is no longer watched");
         };
         watch = Some(back);
     }
@@ -279,7 +278,8 @@ fn raise_files_max(connections_max: usize) -> usize {
         return connections_max;
     }
     let connections = usize::try_from(granted).unwrap_or(0).saturating_sub(FILES_BESIDE).max(1);
-    warn!(connections, files = granted, "fewer connections: the system grants too few open files");
+    let why = "fewer connections: the system grants too few open files";
+    warn!(target: "serve", connections, files = granted, "{why}");
     connections
 }
 

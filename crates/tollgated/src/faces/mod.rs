@@ -5,32 +5,16 @@ pub(crate) mod resp;
 
 use std::time::Duration;
 
-/// A door, as metrics name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Face {
-    Http,
-    Resp,
-}
+use crate::face::Face;
 
-impl Face {
-    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Resp];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Resp => "resp",
+/// The last word to a client for whom there is no room.
+pub(crate) fn says_full(face: Face) -> &'static [u8] {
+    match face {
+        Face::Http => {
+            b"HTTP/1.1 503 Service Unavailable\r\n\
+              content-length: 0\r\nconnection: close\r\n\r\n"
         }
-    }
-
-    /// The last word to a client for whom there is no room.
-    pub(crate) fn says_full(self) -> &'static [u8] {
-        match self {
-            Self::Http => {
-                b"HTTP/1.1 503 Service Unavailable\r\n\
-                  content-length: 0\r\nconnection: close\r\n\r\n"
-            }
-            Self::Resp => b"-ERR max number of clients reached\r\n",
-        }
+        Face::Resp => b"-ERR max number of clients reached\r\n",
     }
 }
 

@@ -5,7 +5,6 @@
 //! the faces'.
 
 mod address;
-mod guard;
 mod worker;
 
 use std::io;
@@ -18,26 +17,10 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::app::App;
-use crate::faces::Face;
+use crate::face::Face;
+use crate::faces::says_full;
 pub(crate) use address::{Address, Listener, Socket};
-pub(crate) use guard::{Guard, HELD_FREE_BYTES, Held, Phase};
 use worker::Worker;
-pub(crate) use worker::ticks;
-
-/// What connections are held to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    /// Connections that may be open, over all doors.
-    pub(crate) connections_max: usize,
-    /// How long a connection may ask nothing.
-    pub(crate) idle: Duration,
-    /// How long a request may take to arrive, and a reply to be taken.
-    pub(crate) partial: Duration,
-    /// How long an HTTP connection may last before its next answer closes it.
-    pub(crate) age: Option<Duration>,
-    /// How long connections may go on when the process is to end.
-    pub(crate) drain: Duration,
-}
 
 /// A listener, and who speaks there.
 pub(crate) struct Door {
@@ -111,7 +94,7 @@ fn admit(face: Face, socket: Socket, app: &App, workers: &[Worker]) {
     let open: usize = workers.iter().map(Worker::connections).sum();
     if open >= app.bounds.connections_max {
         metrics.refused.fetch_add(1, Relaxed);
-        return socket.say_and_close(face.says_full());
+        return socket.say_and_close(says_full(face));
     }
     metrics.opened.fetch_add(1, Relaxed);
     if let Socket::Tcp(stream) = &socket {

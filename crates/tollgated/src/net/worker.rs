@@ -5,17 +5,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::debug;
 
-use super::guard::{Guard, Phase};
-use super::{Bounds, Socket};
-use crate::app::App;
-use crate::faces::{Face, http, resp};
+use super::Socket;
+use crate::app::{App, Bounds};
+use crate::face::Face;
+use crate::faces::{http, resp};
+use crate::guard::{Guard, Phase, TICK, ticks};
 
 /// One worker, as the accepting thread knows it.
 pub(crate) struct Worker {
@@ -175,13 +175,6 @@ impl Drop for Ticket {
     }
 }
 
-/// A duration in ticks, rounded up, and at least one.
-pub(crate) fn ticks(duration: Duration) -> u32 {
-    u32::try_from(duration.as_nanos().div_ceil(TICK.as_nanos()).max(1)).unwrap_or(u32::MAX)
-}
-
-/// How exactly connections' times are kept.
-const TICK: Duration = Duration::from_millis(250);
 /// How long a connection is quiet before a process that ends closes it.
 const QUIET_TICKS: u32 = 2;
 /// How long connections may take to end when they are told that it is time.

@@ -18,7 +18,7 @@ use tollgate::{
     LimitError, LimitId, LimitStatus, Limiter, Options, Part, Rate, Request,
 };
 
-use crate::faces::Face;
+use crate::face::Face;
 use crate::metrics::Metrics;
 pub(crate) use labels::Label;
 use labels::Labels;

@@ -9,12 +9,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::{Allowance, LimitStatus, Oversize};
 
-use super::HeaderStyle;
 use super::ask::{Entries, Object, Text};
 use super::decisions::{decision_value, key_value};
 use super::problem::Problem;
 use super::routes::{JSON_TYPE, Response, TEXT_TYPE, response};
-use crate::app::App;
+use crate::app::{App, HeaderStyle};
 use crate::service::offenders::{Offender, SEATS};
 
 /// The description of this door for programs.

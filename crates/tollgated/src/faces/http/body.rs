@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use super::problem::Problem;
-use crate::net::Guard;
+use crate::guard::Guard;
 
 /// Reads a body that is to arrive within `time`. `waits` is whether the client sends nothing before
 /// it is told to go on.

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use tollgate::{Applies, Decision, Explained, Outcome, Reason, Request};
 
 use super::ask::{Ask, Item};
+use super::fields;
 use super::problem::{PROBLEM_TYPE, Problem, QUOTA_EXCEEDED, REDUCED_CAPACITY};
 use super::render::write_decision;
 use super::routes::{JSON_TYPE, Response, response};
-use super::{HeaderStyle, fields};
-use crate::app::App;
-use crate::faces::Face;
+use crate::app::{App, HeaderStyle};
+use crate::face::Face;
 use crate::service::Service;
 
 /// Decides one request, or each of a batch.

@@ -3,7 +3,6 @@
 //! Whole seconds, rounded up. `q` is the burst and `w` the time in which it comes back, so that
 //! what remains is never above the quota.
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,32 +11,9 @@ use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use tollgate::{Decision, Retry};
 
+use crate::app::HeaderStyle;
 use crate::faces::seconds;
 use crate::service::{Label, Service};
-
-/// Which fields an answer has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-#[value(rename_all = "kebab-case")]
-pub(crate) enum HeaderStyle {
-    /// None but `Retry-After`
-    None,
-    /// `RateLimit` and `RateLimit-Policy`, as draft-ietf-httpapi-ratelimit-headers-08 and later
-    Ietf,
-    /// `RateLimit-Limit`, `-Remaining` and `-Reset`, as its revision 03
-    Draft03,
-    /// The same with `X-` before it
-    XDraft03,
-    /// `X-RateLimit-*` with the reset as a Unix time, as GitHub has it
-    Github,
-}
-
-impl FromStr for HeaderStyle {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        <Self as clap::ValueEnum>::from_str(text, false).map_err(|_| ())
-    }
-}
 
 /// Adds the fields of a decision.
 pub(crate) fn add(

@@ -29,9 +29,8 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::app::App;
-use crate::net::{Guard, Phase, ticks};
+use crate::guard::{Guard, Phase, ticks};
 pub(crate) use decisions::explanation;
-pub(crate) use fields::HeaderStyle;
 use routes::Response;
 #[cfg(fuzzing)]
 pub(crate) use routes::post_all;

@@ -6,13 +6,12 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use tollgate::Request;
 
-use super::HeaderStyle;
 use super::ask::{Item, Object};
 use super::decisions::decided;
 use super::problem::Problem;
 use super::routes::{JSON_TYPE, Response, response};
-use crate::app::App;
-use crate::faces::Face;
+use crate::app::{App, HeaderStyle};
+use crate::face::Face;
 use crate::service::reservations::{Correction, EXPIRY_MAX, ReservationId};
 
 /// Charges an estimate; the answer has the id to correct it by.

@@ -7,10 +7,10 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, ORIG
 use hyper::{Method, Request, StatusCode, Uri};
 
 use super::problem::Problem;
-use super::{HeaderStyle, admin, body, decisions, reservations};
-use crate::app::App;
-use crate::faces::Face;
-use crate::net::Guard;
+use super::{admin, body, decisions, reservations};
+use crate::app::{App, HeaderStyle};
+use crate::face::Face;
+use crate::guard::Guard;
 
 pub(crate) type Response = hyper::Response<Full<Bytes>>;
 

@@ -6,7 +6,7 @@ use super::parse::Words;
 use super::reply::{Protocol, Replies};
 use super::throttle;
 use crate::app::{App, SharedSecret};
-use crate::faces::Face;
+use crate::face::Face;
 use crate::service::Service;
 
 /// One connection's state.

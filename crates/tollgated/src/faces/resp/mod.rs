@@ -21,8 +21,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::app::App;
-use crate::faces::Face;
-use crate::net::{Guard, HELD_FREE_BYTES, Held, Phase};
+use crate::face::Face;
+use crate::guard::{Guard, HELD_FREE_BYTES, Held, Phase};
 use command::Session;
 use parse::{COMMAND_BYTES_MAX, Parsed, parse};
 use reply::Replies;

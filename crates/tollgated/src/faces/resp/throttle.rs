@@ -9,7 +9,8 @@ use std::fmt;
 use tollgate::{Brought, BroughtError, Decision, Rate, RateError, Retry};
 
 use super::reply::Replies;
-use crate::faces::{Face, seconds};
+use crate::face::Face;
+use crate::faces::seconds;
 use crate::service::{Brings, Service};
 
 /// Answers one `CL.THROTTLE`, given the words behind its name.

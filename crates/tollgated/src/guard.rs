@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +137,13 @@ impl Drop for Held {
     }
 }
 
+/// A duration in ticks, rounded up, and at least one.
+pub(crate) fn ticks(duration: Duration) -> u32 {
+    u32::try_from(duration.as_nanos().div_ceil(TICK.as_nanos()).max(1)).unwrap_or(u32::MAX)
+}
+
+/// How exactly connections' times are kept.
+pub(crate) const TICK: Duration = Duration::from_millis(250);
 /// A half-received message of so many bytes is kept without being counted.
 pub(crate) const HELD_FREE_BYTES: usize = 16 << 10;
 /// Bytes of larger half-received messages, over all connections.

@@ -1,0 +1,19 @@
+//! The doors by name. What is spoken there is known in `faces`.
+
+/// A door, as metrics and logs name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Face {
+    Http,
+    Resp,
+}
+
+impl Face {
+    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Resp];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Resp => "resp",
+        }
+    }
+}
