@@ -252,6 +252,22 @@ impl Meter {
     ///
     /// A TAT beyond the range of token time keeps no exact debt and is left as it is.
     pub(crate) fn give_back(&self, tat: u64, cost: u64, now: Instant) -> u64 {
+        self.give_back_above(tat, cost, 0, now)
+    }
+
+    /// The TAT after `cost` tokens of a charge are given back, the charge having been made when
+    /// token time was `start`: at most what they are above what has leaked since.
+    pub(crate) fn correct(&self, tat: u64, cost: u64, start: u64, now: Instant) -> u64 {
+        let leaked = if cfg!(tollgate_mutant = "correction_of_what_leaked") {
+            0
+        } else {
+            self.floor(now).saturating_sub(start)
+        };
+        self.give_back_above(tat, cost, leaked, now)
+    }
+
+    /// Gives back what `cost` tokens are above so many granules.
+    fn give_back_above(&self, tat: u64, cost: u64, kept: u64, now: Instant) -> u64 {
         let floor = self.floor(now);
         if tat >= TAT_MAX || tat <= floor {
             return tat;
@@ -261,23 +277,9 @@ impl Meter {
         } else {
             u128::from(cost >> -self.shift) // Rounded down: a refund never adds tokens.
         };
-        let next = tat.saturating_sub(u64::try_from(granules).unwrap_or(u64::MAX));
+        let back = u64::try_from(granules).unwrap_or(u64::MAX).saturating_sub(kept);
+        let next = tat.saturating_sub(back);
         if cfg!(tollgate_mutant = "refund_overfills") { next } else { next.max(floor) }
-    }
-
-    /// The TAT after `cost` tokens of a charge are given back, the charge having been made when
-    /// token time was `start`: at most what they are above what has leaked since.
-    pub(crate) fn correct(&self, tat: u64, cost: u64, start: u64, now: Instant) -> u64 {
-        let leaked = self.floor(now).saturating_sub(start);
-        let tokens = if self.shift >= 0 {
-            leaked.div_ceil(self.per_token)
-        } else {
-            u64::try_from(u128::from(leaked) << -self.shift).unwrap_or(u64::MAX)
-        };
-        if cfg!(tollgate_mutant = "correction_of_what_leaked") {
-            return self.give_back(tat, cost, now);
-        }
-        self.give_back(tat, cost.saturating_sub(tokens), now)
     }
 
     /// The TAT after `cost` tokens that were used already are charged, whether they conform or not.

@@ -30,6 +30,25 @@ fn what_was_not_used_comes_back_less_what_has_leaked() {
     assert_eq!(remaining(&limiter, "a"), Some(90));
 }
 
+/// At ten a day a millisecond leaks a hundred-millionth of what was reserved, and no whole token.
+#[test]
+fn what_has_leaked_is_not_rounded_up_to_a_token() {
+    let (limiter, hand) = limiter(&[api("10/d", 10)]);
+    let (first, second) = (reserved(&limiter, "a", 1), reserved(&limiter, "a", 6));
+    hand.advance(Duration::from_millis(1));
+    limiter.cancel(first);
+    assert_eq!(remaining(&limiter, "a"), Some(4));
+    hand.advance(Duration::from_millis(1));
+    limiter.settle(second, &[2]).expect("one cost");
+    // The millisecond that leaked from each stays charged, which the third one more than paid.
+    hand.advance(Duration::from_millis(1));
+    assert_eq!(remaining(&limiter, "a"), Some(8));
+    let third = reserved(&limiter, "b", 10);
+    hand.advance(Duration::from_millis(1));
+    limiter.cancel(third);
+    assert!(ask(&limiter, "b", 10).is_allowed());
+}
+
 /// Two tenants' worth: 100 reserved and leaked in ten seconds, 100 more spent, and the first
 /// cancelled. Nothing of it is left to give back, or 200 would have passed at one instant.
 #[test]
