@@ -10,3 +10,5 @@ mod reload;
 mod reservations;
 mod resp;
 mod support;
+mod hostile_http;
+mod hostile_resp;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use tollgate::{DEFAULT_DOMAIN, Descriptor, Entry, Request};
@@ -24,7 +25,7 @@ pub(crate) struct Item<'a> {
     domain: Option<Text<'a>>,
     entries: Option<Entries<'a>>,
     cost: Option<u64>,
-    descriptors: Option<AtMost<Part<'a>, DESCRIPTORS_MAX>>,
+    descriptors: Option<AtMost<Object<Part<'a>>, DESCRIPTORS_MAX>>,
     /// Only for reservations: when the estimate is to stand, in milliseconds from now.
     pub(crate) expires_ms: Option<u64>,
 }
@@ -36,8 +37,8 @@ struct Body<'a> {
     domain: Option<Text<'a>>,
     entries: Option<Entries<'a>>,
     cost: Option<u64>,
-    descriptors: Option<AtMost<Part<'a>, DESCRIPTORS_MAX>>,
-    requests: Option<AtMost<Item<'a>, BATCH_MAX>>,
+    descriptors: Option<AtMost<Object<Part<'a>>, DESCRIPTORS_MAX>>,
+    requests: Option<AtMost<Object<Item<'a>>, BATCH_MAX>>,
 }
 
 /// A batch whose items are looked at one by one.
@@ -60,29 +61,37 @@ impl<'a> Ask<'a> {
     /// # Errors
     /// What is wrong with it as a whole. What is wrong with one item of a batch is that item's.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, String> {
-        match serde_json::from_slice::<Body<'a>>(body) {
+        match object::<Body<'a>>(body) {
             Ok(Body { requests: Some(requests), domain, entries, cost, descriptors }) => {
                 let alone = domain.is_none() && entries.is_none() && cost.is_none();
                 if !alone || descriptors.is_some() {
                     return Err("requests stands alone; each request has its own fields".into());
                 }
-                Ok(Self::Batch(requests.0.into_iter().map(Item::sound).collect()))
+                Ok(Self::Batch(requests.0.into_iter().map(|item| item.0.sound()).collect()))
             }
             Ok(Body { requests: None, domain, entries, cost, descriptors }) => {
                 let item = Item { domain, entries, cost, descriptors, expires_ms: None };
                 item.sound().map(Self::One)
             }
-            Err(error) => match serde_json::from_slice::<Loose<'a>>(body) {
+            Err(error) => match object::<Loose<'a>>(body) {
                 Ok(loose) => Ok(Self::Batch(loose.requests.0.into_iter().map(read_item).collect())),
-                Err(_) => Err(error.to_string()),
+                Err(_) => Err(error),
             },
         }
     }
 }
 
 fn read_item(raw: &RawValue) -> Result<Item<'_>, String> {
-    let item: Item<'_> = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
-    item.without_expiry()?.sound()
+    object::<Item<'_>>(raw.get().as_bytes())?.without_expiry()?.sound()
+}
+
+/// Reads a body that is one object.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
+    let read = serde_json::from_slice(body).map(|Object(object)| object);
+    read.map_err(|error| error.to_string())
 }
 
 impl<'a> Item<'a> {
@@ -91,8 +100,7 @@ impl<'a> Item<'a> {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, String> {
-        let item: Self = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        item.sound()
+        object::<Self>(body)?.sound()
     }
 
     /// The same, where there is no estimate that could expire.
@@ -133,9 +141,9 @@ impl<'a> Item<'a> {
         }
         let parts = self.descriptors.as_ref().map_or(&[][..], |parts| &parts.0);
         let entries: Vec<Vec<Entry<'_>>> =
-            parts.iter().map(|part| part.entries.entries()).collect();
+            parts.iter().map(|Object(part)| part.entries.entries()).collect();
         let mut descriptors = Vec::with_capacity(parts.len());
-        for (index, (part, entries)) in parts.iter().zip(&entries).enumerate() {
+        for (index, (Object(part), entries)) in parts.iter().zip(&entries).enumerate() {
             let descriptor = Descriptor::new(entries)
                 .map_err(|error| format!("descriptors[{index}]: {error}"))?;
             descriptors.push(descriptor.with_cost(part.cost.unwrap_or(1)));
@@ -211,6 +219,28 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
             }
         }
         deserializer.deserialize_map(Reader)
+    }
+}
+
+/// An object with names: what is derived would take a list of the fields' values for one too.
+#[derive(Debug)]
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Reader(PhantomData))
     }
 }
 
@@ -291,10 +321,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
         assert_eq!(error("{}"), "entries (or descriptors) are needed");
-        assert_eq!(
-            error("[]"),
-            "invalid length 0, expected struct Body with 5 elements at line 1 column 2"
-        );
+        assert_eq!(error("[]"), "invalid type: sequence, expected an object at line 1 column 0");
         let unknown = error(r#"{"entries":{},"costs":1}"#);
         assert!(unknown.starts_with("unknown field `costs`, expected one of"), "{unknown}");
         assert!(unknown.ends_with("at line 1 column 21"), "{unknown}");
@@ -319,6 +346,10 @@ mod tests {
         let Ok(Ask::Batch(items)) = Ask::read(body.as_bytes()) else { panic!("a batch") };
         let sound: Vec<bool> = items.iter().map(Result::is_ok).collect();
         assert_eq!(sound, [true, false, false, false, true]);
+        // A list of the fields' values is no request.
+        let body = r#"{"requests":[[null,{},1,null,null],{"entries":{}}]}"#;
+        let Ok(Ask::Batch(items)) = Ask::read(body.as_bytes()) else { panic!("a batch") };
+        assert!(items[0].is_err() && items[1].is_ok());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tollgate::Request;
 
 use super::HeaderStyle;
-use super::ask::Item;
+use super::ask::{Item, object};
 use super::decisions::decided;
 use super::problem::Problem;
 use super::routes::{JSON_TYPE, Response, response};
@@ -57,7 +57,7 @@ struct Cancel {
 
 /// Corrects an estimate to what was used.
 pub(crate) fn settle(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response, Problem> {
-    let settle: Settle = read(body)?;
+    let settle: Settle = object(body).map_err(Problem::invalid)?;
     let used = match settle.used {
         Used::One(cost) => vec![cost],
         Used::Each(costs) => costs,
@@ -67,12 +67,8 @@ pub(crate) fn settle(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response,
 
 /// Gives an estimate back.
 pub(crate) fn cancel(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response, Problem> {
-    let cancel: Cancel = read(body)?;
+    let cancel: Cancel = object(body).map_err(Problem::invalid)?;
     correct(&cancel.reservation, Correction::Cancelled, app)
-}
-
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| Problem::invalid(error.to_string()))
 }
 
 fn correct(id: &str, correction: Correction, app: &App) -> Result<Response, Problem> {
