@@ -1,10 +1,12 @@
 //! Where a door is: a TCP address or a Unix socket, as written `127.0.0.1:8080` or `unix:/path`.
 
 use std::fmt;
+use std::fs::Metadata;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use socket2::{Domain, Protocol, Type};
@@ -66,8 +68,9 @@ impl Address {
                 Ok(Listener::Tcp(tokio::net::TcpListener::from_std(socket.into())?))
             }
             Self::Unix(path) => {
-                // A socket file that nobody listens at is what a killed process left.
-                if path.exists() && UnixStream::connect(path).is_err() {
+                // A socket that nobody listens at is what a killed process left; no other file is.
+                let is_socket = |meta: Metadata| meta.file_type().is_socket();
+                if path.symlink_metadata().is_ok_and(is_socket) && is_refused(path) {
                     std::fs::remove_file(path)?;
                 }
                 let listener = tokio::net::UnixListener::bind(path)?;
@@ -75,6 +78,10 @@ impl Address {
             }
         }
     }
+}
+
+fn is_refused(path: &Path) -> bool {
+    UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// A socket that listens; a Unix socket's file goes with it.

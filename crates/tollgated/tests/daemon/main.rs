@@ -12,3 +12,4 @@ mod resp;
 mod support;
 mod hostile_http;
 mod hostile_resp;
+mod places;
