@@ -1,5 +1,6 @@
 //! `tollgate serve`: everything is put together here, and taken apart on SIGTERM.
 
+use std::io;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tollgate::{Options, TableFull};
-use tracing::{error, info};
+use tracing::info;
 use tracing_subscriber::EnvFilter;
 
 use super::FAILED;
@@ -125,6 +126,10 @@ impl Serve {
         doors: Vec<(Face, Address)>,
         watch: Watch,
     ) -> Result<(), String> {
+        // First of all: a signal that nobody waits for ends the process.
+        let no_signals = |error| format!("cannot receive signals: {error}");
+        let hang_up = signal(SignalKind::hangup()).map_err(no_signals)?;
+        let mut end = EndSignals::new().map_err(no_signals)?;
         let mut listening = Vec::new();
         for (face, address) in doors {
             let listener = address
@@ -135,13 +140,13 @@ impl Serve {
             listening.push(Door { face, listener });
         }
         let (stop, stopped) = watch::channel(false);
-        let reload = tokio::spawn(reload(app.clone(), watch));
+        let reload = tokio::spawn(reload(app.clone(), watch, hang_up));
         let signals = tokio::spawn(async move {
-            let ended = end_signal().await;
+            let ended = end.next().await;
             info!(signal = ended, "draining");
             let _ = stop.send(true);
             // A second one means at once.
-            let ended = end_signal().await;
+            let ended = end.next().await;
             info!(signal = ended, "ended at once");
             std::process::exit(i32::from(FAILED));
         });
@@ -220,10 +225,7 @@ impl Serve {
 }
 
 /// Puts a changed policy file in force; also at once on SIGHUP.
-async fn reload(app: Arc<App>, mut watch: Watch) {
-    let Ok(mut hang_up) = signal(SignalKind::hangup()) else {
-        return error!("no signals: the policy file is not watched");
-    };
+async fn reload(app: Arc<App>, mut watch: Watch, mut hang_up: Signal) {
     let mut look = tokio::time::interval(LOOK_INTERVAL);
     loop {
         let asked = tokio::select! {
@@ -239,15 +241,24 @@ async fn reload(app: Arc<App>, mut watch: Watch) {
     }
 }
 
-async fn end_signal() -> &'static str {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+/// The signals that ask the process to end.
+struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl EndSignals {
+    fn new() -> io::Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
     }
 }
 

@@ -13,3 +13,4 @@ mod support;
 mod hostile_http;
 mod hostile_resp;
 mod places;
+mod drain;
