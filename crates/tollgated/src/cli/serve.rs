@@ -1,5 +1,6 @@
 //! `tollgate serve`: everything is put together here, and taken apart on SIGTERM.
 
+use std::io;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tollgate::{Options, TableFull};
@@ -127,6 +128,10 @@ impl Serve {
         doors: Vec<(Face, Address)>,
         watch: Watch,
     ) -> Result<(), String> {
+        // First of all: a signal that nobody waits for ends the process.
+        let no_signals = |error| format!("cannot receive signals: {error}");
+        let hang_up = signal(SignalKind::hangup()).map_err(no_signals)?;
+        let mut end = EndSignals::new().map_err(no_signals)?;
         let mut listening = Vec::new();
         for (face, address) in doors {
             let listener = address
@@ -137,13 +142,13 @@ impl Serve {
             listening.push(Door { face, listener });
         }
         let (stop, stopped) = watch::channel(false);
-        let reload = tokio::spawn(reload(app.clone(), watch));
+        let reload = tokio::spawn(reload(app.clone(), watch, hang_up));
         let signals = tokio::spawn(async move {
-            let ended = end_signal().await;
+            let ended = end.next().await;
             info!(target: "serve", signal = ended, "draining");
             let _ = stop.send(true);
             // A second one means at once.
-            let ended = end_signal().await;
+            let ended = end.next().await;
             info!(target: "serve", signal = ended, "ended at once");
             std::process::exit(i32::from(FAILED));
         });
@@ -223,10 +228,7 @@ impl Serve {
 }
 
 /// Puts a changed policy file in force; also at once on SIGHUP.
-async fn reload(app: Arc<App>, watch: Watch) {
-    let Ok(mut hang_up) = signal(SignalKind::hangup()) else {
-        return error!(target: "serve", "no signals: the policy file is not watched");
-    };
+async fn reload(app: Arc<App>, watch: Watch, mut hang_up: Signal) {
     let mut look = tokio::time::interval(LOOK_INTERVAL);
     // Looks that were missed are not made up for: a file is at rest when time has passed.
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -252,15 +254,24 @@ async fn reload(app: Arc<App>, watch: Watch) {
     }
 }
 
-async fn end_signal() -> &'static str {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+/// The signals that ask the process to end.
+struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl EndSignals {
+    fn new() -> io::Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
     }
 }
 

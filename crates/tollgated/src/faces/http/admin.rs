@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::{Allowance, LimitStatus, Oversize};
 
-use super::ask::{Entries, Object, Text};
+use super::ask::{Entries, Text, object};
 use super::decisions::{decision_value, key_value};
 use super::problem::Problem;
 use super::routes::{JSON_TYPE, Response, TEXT_TYPE, response};
@@ -108,8 +108,7 @@ struct KeyQuestion<'a> {
 
 /// What one key of one limit has left.
 pub(crate) fn key(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response, Problem> {
-    let Object(asked): Object<KeyQuestion<'_>> =
-        serde_json::from_slice(body).map_err(|error| Problem::invalid(error.to_string()))?;
+    let asked: KeyQuestion<'_> = object(body).map_err(Problem::invalid)?;
     let domain = asked.domain.as_ref().map_or(tollgate::DEFAULT_DOMAIN, |domain| &domain.0);
     let value = |name: &str| asked.key.as_ref().and_then(|key| key.value(name));
     let state = app.service.key_state(domain, &asked.limit.0, value).ok_or_else(|| {

@@ -61,8 +61,8 @@ impl<'a> Ask<'a> {
     /// # Errors
     /// What is wrong with it as a whole. What is wrong with one item of a batch is that item's.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, String> {
-        match serde_json::from_slice::<Object<Body<'a>>>(body) {
-            Ok(Object(Body { requests: Some(requests), domain, entries, cost, descriptors })) => {
+        match object::<Body<'a>>(body) {
+            Ok(Body { requests: Some(requests), domain, entries, cost, descriptors }) => {
                 let alone = domain.is_none() && entries.is_none() && cost.is_none();
                 if !alone || descriptors.is_some() {
                     return Err("requests stands alone; each request has its own fields".into());
@@ -70,24 +70,29 @@ impl<'a> Ask<'a> {
                 let items = requests.0.into_iter().map(|Object(item)| item.checked());
                 Ok(Self::Batch(items.collect()))
             }
-            Ok(Object(Body { requests: None, domain, entries, cost, descriptors })) => {
+            Ok(Body { requests: None, domain, entries, cost, descriptors }) => {
                 let item = Item { domain, entries, cost, descriptors, expires_ms: None };
                 item.sound().map(Self::One)
             }
-            Err(error) => match serde_json::from_slice::<Object<Loose<'a>>>(body) {
-                Ok(Object(loose)) => {
-                    Ok(Self::Batch(loose.requests.0.into_iter().map(read_item).collect()))
-                }
-                Err(_) => Err(error.to_string()),
+            Err(error) => match object::<Loose<'a>>(body) {
+                Ok(loose) => Ok(Self::Batch(loose.requests.0.into_iter().map(read_item).collect())),
+                Err(_) => Err(error),
             },
         }
     }
 }
 
 fn read_item(raw: &RawValue) -> Result<Item<'_>, String> {
-    let Object(item): Object<Item<'_>> =
-        serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
-    item.checked()
+    object::<Item<'_>>(raw.get().as_bytes())?.checked()
+}
+
+/// Reads a body that is one object.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
+    let read = serde_json::from_slice(body).map(|Object(object)| object);
+    read.map_err(|error| error.to_string())
 }
 
 impl<'a> Item<'a> {
@@ -96,9 +101,7 @@ impl<'a> Item<'a> {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, String> {
-        let Object(item): Object<Self> =
-            serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        item.sound()
+        object::<Self>(body)?.sound()
     }
 
     /// The same, where there is no estimate that could expire.
@@ -160,7 +163,7 @@ impl<'a> Item<'a> {
 
 /// What is written as an object; serde alone would take a list of the fields' values too.
 #[derive(Debug)]
-pub(crate) struct Object<T>(pub(crate) T);
+struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -17,7 +17,9 @@ pub(crate) async fn read(
     time: Duration,
     waits: bool,
 ) -> Result<Bytes, Problem> {
-    if waits && body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+    let announced = body.size_hint().lower();
+    let read_at_most = if waits { BODY_BYTES_MAX } else { PASSED_OVER_BYTES_MAX };
+    if announced > read_at_most as u64 {
         return Err(Problem::body_too_large());
     }
     let read = tokio::time::timeout(time, collect(body, guard)).await;

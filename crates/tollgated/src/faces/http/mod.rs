@@ -29,6 +29,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::app::App;
+use crate::face::Face;
 use crate::guard::{Guard, Phase, ticks};
 pub(crate) use decisions::explanation;
 use routes::Response;
@@ -40,7 +41,7 @@ pub(crate) async fn serve<S>(stream: S, app: &Arc<App>, guard: Arc<Guard>) -> io
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Heard { stream, guard: guard.clone(), first: true, multiplexed: false };
+    let stream = Heard { stream, guard: guard.clone(), preface: Some(0) };
     let service = service_fn(|request| answer(request, app.clone(), guard.clone()));
     let mut builder = Builder::new(TokioExecutor::new());
     // What takes too long to arrive is the sweep's to end, in HTTP/1.
@@ -61,7 +62,12 @@ where
         }
         connection.as_mut().poll(cx)
     });
-    served.await.map_err(io::Error::other)
+    served.await.map_err(|error| {
+        if error.downcast_ref().is_some_and(hyper::Error::is_parse) {
+            app.service.metrics().malformed(Face::Http);
+        }
+        io::Error::other(error)
+    })
 }
 
 async fn answer(
@@ -89,9 +95,8 @@ async fn answer(
 struct Heard<S> {
     stream: S,
     guard: Arc<Guard>,
-    first: bool,
-    /// HTTP/2 connections hear frames that are no requests, and keep themselves alive.
-    multiplexed: bool,
+    /// Bytes of HTTP/2's preface that have arrived; none when something else has.
+    preface: Option<usize>,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
@@ -103,14 +108,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let heard = &buffer.filled()[before..];
-        if !heard.is_empty() {
-            if self.first {
-                self.first = false;
-                self.multiplexed = heard.starts_with(b"PRI ");
-            }
-            if !self.multiplexed {
-                self.guard.heard();
-            }
+        if !heard.is_empty() && !self.is_http2(heard) {
+            self.guard.heard();
         }
         polled
     }
@@ -149,6 +148,24 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
 }
 
 impl<S> Heard<S> {
+    /// Whether what is heard belongs to HTTP/2: such a connection hears frames that are no
+    /// requests, and keeps itself alive. Until its whole preface is there, it is a request that
+    /// takes its time.
+    fn is_http2(&mut self, heard: &[u8]) -> bool {
+        let Some(seen) = self.preface else { return false };
+        let missing = &HTTP2_PREFACE[seen..];
+        if missing.is_empty() {
+            return true;
+        }
+        let length = heard.len().min(missing.len());
+        self.preface = (heard[..length] == missing[..length]).then_some(seen + length);
+        let complete = self.preface == Some(HTTP2_PREFACE.len());
+        if complete {
+            self.guard.note(Phase::Idle);
+        }
+        complete
+    }
+
     fn note_writing(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &polled {
             Poll::Pending => self.guard.note(Phase::Writing),
@@ -161,6 +178,8 @@ impl<S> Heard<S> {
     }
 }
 
+/// What an HTTP/2 client says first (RFC 9113, 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of a request's head at most; beyond, hyper answers 431.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Requests at once on one HTTP/2 connection.

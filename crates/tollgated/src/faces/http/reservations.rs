@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use tollgate::Request;
 
-use super::ask::{Item, Object};
+use super::ask::{Item, object};
 use super::decisions::decided;
 use super::problem::Problem;
 use super::routes::{JSON_TYPE, Response, response};
@@ -56,7 +56,7 @@ struct Cancel {
 
 /// Corrects an estimate to what was used.
 pub(crate) fn settle(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response, Problem> {
-    let settle: Settle = read(body)?;
+    let settle: Settle = object(body).map_err(Problem::invalid)?;
     let used = match settle.used {
         Used::One(cost) => vec![cost],
         Used::Each(costs) => costs,
@@ -69,13 +69,8 @@ pub(crate) fn settle(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response,
 
 /// Gives an estimate back.
 pub(crate) fn cancel(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response, Problem> {
-    let cancel: Cancel = read(body)?;
+    let cancel: Cancel = object(body).map_err(Problem::invalid)?;
     correct(&cancel.reservation, Correction::Cancelled, app)
-}
-
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    let read = serde_json::from_slice(body).map(|Object(read)| read);
-    read.map_err(|error| Problem::invalid(error.to_string()))
 }
 
 fn correct(id: &str, correction: Correction, app: &App) -> Result<Response, Problem> {
