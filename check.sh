@@ -26,10 +26,13 @@ mutant() {
   mkdir -p target/mutants
   printf '#!/bin/sh\nexec "$@" --cfg '\''tollgate_mutant="%s"'\''\n' "$name" > "$wrapper"
   chmod +x "$wrapper"
-  local where=(--test "$target")
-  [ "$target" = lib ] && where=(--lib)
+  local where=(-p tollgate --test "$target")
+  case "$target" in
+    lib) where=(-p tollgate --lib) ;;
+    daemon) where=(-p tollgated --lib) ;;
+  esac
   RUSTC_WORKSPACE_WRAPPER=$PWD/$wrapper \
-    cargo test --quiet --locked -p tollgate "${where[@]}" --target-dir target/mutants "$test"
+    cargo test --quiet --locked "${where[@]}" --target-dir target/mutants "$test"
 }
 
 mutants() {

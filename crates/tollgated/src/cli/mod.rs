@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 
 /// Rate limits for many tenants, each with the guarantee it names.
 #[derive(Parser)]
-#[command(name = "tollgate", version, about, after_help = EXIT_CODES)]
+#[command(name = "tollgate", version, after_help = EXIT_CODES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -20,5 +20,8 @@ pub(crate) fn says_full(face: Face) -> &'static [u8] {
 
 /// A wait in whole seconds, rounded up: whoever comes back earlier is denied.
 pub(crate) fn seconds(wait: Duration) -> u64 {
+    if cfg!(tollgate_mutant = "seconds_rounded_down") {
+        return wait.as_secs();
+    }
     u64::try_from(wait.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
 }

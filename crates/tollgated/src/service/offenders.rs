@@ -52,7 +52,8 @@ impl Offenders {
         let Some((index, seat)) = lowest else { return };
         self.by_digest.remove(&seat.digest);
         self.by_digest.insert(digest, index);
-        *seat = Offender::new(digest, key, seat.count);
+        let inherited = if cfg!(tollgate_mutant = "seats_start_anew") { 0 } else { seat.count };
+        *seat = Offender::new(digest, key, inherited);
     }
 
     /// The keys with the highest counts, at most `most` of them.

@@ -150,6 +150,9 @@ impl Reservations {
         }
         let record = self.records.get_mut(&id).ok_or(ReservationError::Unknown)?;
         match (&record.state, &correction) {
+            (State::Corrected(_), _) if cfg!(tollgate_mutant = "corrections_forgotten") => {
+                return Err(ReservationError::Unknown);
+            }
             (State::Corrected(known), correction) if known == correction => return Ok(None),
             (State::Corrected(known), _) => {
                 return Err(ReservationError::Corrected(known.clone()));
@@ -176,7 +179,7 @@ impl Reservations {
 
     fn forget_expired(&mut self, now: Instant) {
         while let Some(&(expires, id)) = self.by_expiry.first() {
-            if expires > now {
+            if expires > now || cfg!(tollgate_mutant = "reservations_stay") {
                 return;
             }
             self.by_expiry.pop_first();

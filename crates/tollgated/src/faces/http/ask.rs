@@ -270,7 +270,7 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for AtMost<T, N>
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
                 let mut items = Vec::new();
                 while let Some(item) = seq.next_element()? {
-                    if items.len() == N {
+                    if items.len() == N && !cfg!(tollgate_mutant = "lists_unbounded") {
                         return Err(A::Error::custom(format_args!("at most {N} items are read")));
                     }
                     items.push(item);

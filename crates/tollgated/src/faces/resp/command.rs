@@ -39,7 +39,8 @@ impl Session {
         if name.eq_ignore_ascii_case(b"CL.THROTTLE") && self.is_admitted {
             return throttle::answer(arguments, service, &mut replies);
         }
-        if [&b"POST"[..], b"HOST:"].iter().any(|http| name.eq_ignore_ascii_case(http)) {
+        let http = !cfg!(tollgate_mutant = "browsers_served");
+        if http && [&b"POST"[..], b"HOST:"].iter().any(|http| name.eq_ignore_ascii_case(http)) {
             // A browser that was led here by a page must not get to the commands in its body.
             service.metrics().malformed(Face::Resp);
             self.ends = true;
