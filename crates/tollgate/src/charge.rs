@@ -352,7 +352,9 @@ impl<'r> Step<'r> {
     #[inline]
     fn denied(meter: &'r Meter, verdict: Verdict, want: &Want, found: Found) -> Self {
         debug_assert!(!matches!(verdict, Verdict::Conforms { .. }));
-        let reason = if want.cost > meter.burst() && verdict == Verdict::Never {
+        // A limit that is closed (`zero`, without a burst) has no burst that a cost could exceed.
+        let above = want.cost > meter.burst() && meter.burst() > 0;
+        let reason = if above && verdict == Verdict::Never {
             Reason::CostExceedsBurst
         } else {
             Reason::OverLimit

@@ -107,6 +107,10 @@ impl Decision {
     /// have to wait for the next nanosecond.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
+        // A key that found no place has nothing to spend from.
+        if self.outcome == Outcome::Denied(Reason::KeyTableFull) {
+            return self.decided.map(|_| 0);
+        }
         self.decided.map(|decided| decided.meter.remaining(decided.tat, self.now))
     }
 
@@ -121,6 +125,9 @@ impl Decision {
     /// When the deciding limit's key is as new, if nothing more is spent.
     #[must_use]
     pub fn reset_at(&self) -> Option<Retry> {
+        if self.outcome == Outcome::Denied(Reason::KeyTableFull) {
+            return self.retry_at();
+        }
         self.decided.map(|decided| decided.meter.reset(decided.tat, self.now))
     }
 

@@ -156,8 +156,11 @@ impl Reader {
 
     fn encode_state(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let service = &self.service;
-        let keys = Family::one(service.keys_used());
-        gauge(encoder, "tollgate_keys", "Keys that have a cell", keys)?;
+        let (of_limits, brought) = service.keys_used();
+        let mut keys = Family(Vec::new());
+        keys.add(&[("table", "limits")], of_limits);
+        keys.add(&[("table", "brought")], brought);
+        gauge(encoder, "tollgate_keys", "Keys that have a cell, by table", keys)?;
         let most = Family::one(service.keys_max());
         gauge(encoder, "tollgate_keys_max", "Keys that may have a cell, in each table", most)?;
         let allowances = Family::one(service.allowances() as u64);

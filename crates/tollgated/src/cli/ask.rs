@@ -10,7 +10,7 @@ use tollgate::{Clock, Options};
 
 use super::client::post;
 use super::paint::Paint;
-use super::{FAILED, NO};
+use super::{FAILED, NO, say, wrong_arguments};
 use crate::config;
 use crate::faces::http;
 use crate::net::Address;
@@ -71,6 +71,15 @@ impl Words {
         json!({ "domain": self.domain, "entries": entries, "cost": self.cost })
     }
 
+    /// Refuses a name that is given twice, as the daemon would, had JSON room for it.
+    fn check(&self) {
+        for (index, (name, _)) in self.entries.iter().enumerate() {
+            if self.entries[..index].iter().any(|(earlier, _)| earlier == name) {
+                wrong_arguments(&format!("{name} is given twice"));
+            }
+        }
+    }
+
     fn post(&self, path: &str) -> Result<(StatusCode, Value), String> {
         let read = |path: &PathBuf| {
             std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
@@ -82,12 +91,13 @@ impl Words {
 
 impl Check {
     pub(crate) fn run(&self) -> Result<ExitCode, String> {
+        self.words.check();
         let (status, answer) = self.words.post("/v1/check")?;
         let Some(allowed) = answer["allowed"].as_bool() else { return refused(status, &answer) };
         if self.words.json {
-            println!("{answer:#}");
+            say(&format!("{answer:#}"));
         } else {
-            println!("{}", decision(&answer, Paint::of_stdout()));
+            say(&decision(&answer, "no limit applies", Paint::of_stdout()));
         }
         Ok(ExitCode::from(if allowed { 0 } else { NO }))
     }
@@ -95,6 +105,7 @@ impl Check {
 
 impl Explain {
     pub(crate) fn run(&self) -> Result<ExitCode, String> {
+        self.words.check();
         let answer = match &self.config {
             Some(path) => self.explain_by(path)?,
             None => {
@@ -106,24 +117,21 @@ impl Explain {
             }
         };
         if self.words.json {
-            println!("{answer:#}");
+            say(&format!("{answer:#}"));
             return Ok(ExitCode::SUCCESS);
         }
         let paint = Paint::of_stdout();
-        println!("{}", decision(&answer["decision"], paint));
+        say(&decision(&answer["decision"], "no limit applies", paint));
         for limit in answer["limits"].as_array().into_iter().flatten() {
             let name = limit["limit"].as_str().unwrap_or_default();
             if limit["applies"] == true {
                 let shadow = if limit["shadow"] == true { " (shadow)" } else { "" };
-                let alone = decision(&limit["alone"], paint);
-                println!(
-                    "  {} {name}{shadow} key {}: {alone}",
-                    paint.green("applies"),
-                    limit["key"]
-                );
+                let alone = decision(&limit["alone"], "unlimited", paint);
+                let (applies, key) = (paint.green("applies"), &limit["key"]);
+                say(&format!("  {applies} {name}{shadow} key {key}: {alone}"));
             } else {
                 let why = limit["why"].as_str().unwrap_or_default();
-                println!("  {} {name}: {why}", paint.dim("not    "));
+                say(&format!("  {} {name}: {why}", paint.dim("not    ")));
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -148,10 +156,12 @@ fn refused(status: StatusCode, answer: &Value) -> Result<ExitCode, String> {
     Ok(ExitCode::from(FAILED))
 }
 
-/// One decision in a line.
-fn decision(answer: &Value, paint: Paint) -> String {
+/// One decision in a line; `open` is why it passes when no limit decided.
+fn decision(answer: &Value, open: &str, paint: Paint) -> String {
     let number = |name: &str| answer[name].as_u64();
-    let limit = answer["limit"].as_str().unwrap_or("no limit applies");
+    let Some(limit) = answer["limit"].as_str() else {
+        return format!("{}: {open}", paint.green("allowed"));
+    };
     let left = match (number("remaining"), number("burst")) {
         (Some(remaining), Some(burst)) => format!(", {remaining} of {burst} left"),
         _ => String::new(),
@@ -182,7 +192,9 @@ mod tests {
 
     #[test]
     fn a_decision_is_told_in_a_line() {
-        let plain = |answer: Value| decision(&answer, Paint::of_stdout()).replace("\x1b[0m", "");
+        let plain = |answer: Value| {
+            decision(&answer, "unlimited", Paint::of_stdout()).replace("\x1b[0m", "")
+        };
         let allowed = json!({"allowed": true, "limit": "api", "burst": 20, "remaining": 19});
         assert!(plain(allowed).ends_with("by api, 19 of 20 left"));
         let denied = json!({
@@ -193,7 +205,7 @@ mod tests {
         assert!(line.ends_with("by api: over_limit, 0 of 20 left, retry in 11 ms"), "{line}");
         let never = json!({"allowed": false, "limit": "api", "reason": "cost_exceeds_burst"});
         assert!(plain(never).ends_with("cost_exceeds_burst, and waiting does not help"));
-        assert!(plain(json!({"allowed": true})).ends_with("by no limit applies"));
+        assert!(plain(json!({"allowed": true})).ends_with(": unlimited"));
     }
 
     #[test]

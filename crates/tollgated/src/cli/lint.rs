@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::NO;
 use super::paint::Paint;
+use super::{NO, say};
 use crate::config::{self, Finding, Severity};
 
 #[derive(Args)]
@@ -26,7 +26,10 @@ pub(crate) struct Lint {
 }
 
 impl Lint {
-    pub(crate) fn run(&self) -> ExitCode {
+    pub(crate) fn run(&self) -> Result<ExitCode, String> {
+        // What is not there has no mistakes either.
+        let unreadable = |error| format!("{}: {error}", self.path.display());
+        std::fs::metadata(&self.path).map_err(unreadable)?;
         let (limits, findings) = match config::load(&self.path, self.keys_max) {
             Ok(loaded) => (Some(loaded.limits.len()), loaded.warnings),
             Err(findings) => (None, findings),
@@ -34,12 +37,12 @@ impl Lint {
         if self.json {
             let shown =
                 json!({ "valid": limits.is_some(), "limits": limits, "findings": findings });
-            println!("{shown:#}");
+            say(&format!("{shown:#}"));
         } else {
             self.print(limits, &findings);
         }
         let good = limits.is_some() && (findings.is_empty() || !self.deny_warnings);
-        ExitCode::from(if good { 0 } else { NO })
+        Ok(ExitCode::from(if good { 0 } else { NO }))
     }
 
     fn print(&self, limits: Option<usize>, findings: &[Finding]) {
@@ -50,10 +53,10 @@ impl Lint {
                 Severity::Warning => paint.yellow("warning"),
             };
             let Finding { file, line, column, message, .. } = finding;
-            println!("{}:{line}:{column}: {severity}: {message}", file.display());
+            say(&format!("{}:{line}:{column}: {severity}: {message}", file.display()));
         }
         if let Some(limits) = limits {
-            println!("{}: {} {limits} limits", self.path.display(), paint.green("ok,"));
+            say(&format!("{}: {} {limits} limits", self.path.display(), paint.green("ok,")));
         }
     }
 }

@@ -6,9 +6,11 @@ mod lint;
 mod paint;
 mod serve;
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Rate limits for many tenants, each with the guarantee it names.
 #[derive(Parser)]
@@ -40,9 +42,9 @@ pub fn run() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
-        Command::Lint(lint) => Ok(lint.run()),
+        Command::Lint(lint) => lint.run(),
         Command::Schema => {
-            println!("{:#}", crate::config::schema());
+            say(&format!("{:#}", crate::config::schema()));
             Ok(ExitCode::SUCCESS)
         }
     };
@@ -50,6 +52,16 @@ pub fn run() -> ExitCode {
         eprintln!("{} {error}", paint::Paint::of_stderr().red("error:"));
         ExitCode::from(FAILED)
     })
+}
+
+/// Prints a line. Whoever listens may have heard enough, as `head` has.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Ends the process as it ends for arguments that were wrong by themselves.
+fn wrong_arguments(message: &str) -> ! {
+    Arguments::command().error(ErrorKind::ValueValidation, message).exit()
 }
 
 /// The answer was no: denied, or mistakes were found.

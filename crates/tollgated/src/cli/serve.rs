@@ -16,7 +16,7 @@ use tollgate::{Options, TableFull};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
-use super::FAILED;
+use super::{FAILED, wrong_arguments};
 use crate::app::{App, Bounds, HeaderStyle, SharedSecret};
 use crate::config::Watch;
 use crate::exposition::Exposition;
@@ -56,7 +56,8 @@ pub(crate) struct Serve {
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Keys that may have a cell, 32 bytes each; twice that many if CL.THROTTLE is used too
-    #[arg(long, env = "TOLLGATE_KEYS_MAX", default_value_t = 1_000_000, value_name = "N")]
+    #[arg(long, env = "TOLLGATE_KEYS_MAX", default_value_t = 1_000_000, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     keys_max: u64,
     /// What becomes of a new key when that many are in use
     #[arg(long, env = "TOLLGATE_TABLE_FULL", default_value = "share", value_name = "POLICY")]
@@ -79,8 +80,12 @@ pub(crate) struct Serve {
     /// How long connections may go on after SIGTERM
     #[arg(long, env = "TOLLGATE_DRAIN_SECONDS", default_value = "10", value_name = "S")]
     drain_seconds: NonZeroU64,
+    /// How long /readyz says no before connections are refused and ended, after SIGTERM
+    #[arg(long, env = "TOLLGATE_NOTICE_SECONDS", default_value_t = 0, value_name = "S")]
+    notice_seconds: u64,
     /// Let a successor listen at the same TCP addresses before this process ends
-    #[arg(long, env = "TOLLGATE_REUSE_PORT")]
+    #[arg(long, env = "TOLLGATE_REUSE_PORT",
+          value_parser = clap::builder::BoolishValueParser::new())]
     reuse_port: bool,
     /// What is logged, such as info or warn,policy=debug
     #[arg(long, env = "TOLLGATE_LOG", default_value = "info", value_name = "FILTER")]
@@ -106,8 +111,8 @@ enum LogFormat {
 
 impl Serve {
     pub(crate) fn run(&self) -> Result<ExitCode, String> {
-        self.start_log()?;
-        let doors = self.doors()?;
+        self.start_log();
+        let doors = self.doors().unwrap_or_else(|wrong| wrong_arguments(&wrong));
         let app = self.app()?;
         let watch = Watch::new(&self.config);
         if app.policy.load().is_err() {
@@ -142,10 +147,16 @@ impl Serve {
             listening.push(Door { face, listener });
         }
         let (stop, stopped) = watch::channel(false);
+        let (noticing, notice) = (app.clone(), Duration::from_secs(self.notice_seconds));
         let reload = tokio::spawn(reload(app.clone(), watch, hang_up));
         let signals = tokio::spawn(async move {
             let ended = end.next().await;
             info!(target: "serve", signal = ended, "draining");
+            noticing.service.give_notice();
+            tokio::select! {
+                () = tokio::time::sleep(notice) => {}
+                _ = end.next() => {} // Who asks again does not want to wait.
+            }
             let _ = stop.send(true);
             // A second one means at once.
             let ended = end.next().await;
@@ -159,14 +170,14 @@ impl Serve {
         served.map_err(|error| format!("cannot serve: {error}"))
     }
 
-    fn start_log(&self) -> Result<(), String> {
-        let filter = EnvFilter::try_new(&self.log).map_err(|error| format!("--log: {error}"))?;
+    fn start_log(&self) {
+        let filter = EnvFilter::try_new(&self.log)
+            .unwrap_or_else(|error| wrong_arguments(&format!("--log: {error}")));
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
         match self.log_format {
             LogFormat::Text => log.with_ansi(super::paint::Paint::is_for_stderr()).init(),
             LogFormat::Json => log.json().init(),
         }
-        Ok(())
     }
 
     fn app(&self) -> Result<Arc<App>, String> {

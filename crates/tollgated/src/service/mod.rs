@@ -38,6 +38,7 @@ pub(crate) struct Service {
     /// Random, so that nobody can choose keys that are taken for others'.
     hasher: RandomState,
     metrics: Metrics,
+    noticed: AtomicBool,
     draining: AtomicBool,
     keys_max: u64,
 }
@@ -80,6 +81,7 @@ impl Service {
             offenders: Mutex::default(),
             hasher: RandomState::new(),
             metrics: Metrics::default(),
+            noticed: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             keys_max,
         })
@@ -250,8 +252,9 @@ impl Service {
         self.limiter.revision()
     }
 
-    pub(crate) fn keys_used(&self) -> u64 {
-        self.limiter.keys_used() + self.brought.keys_used()
+    /// Keys that have a cell: of limits, and of limits that came with requests.
+    pub(crate) fn keys_used(&self) -> (u64, u64) {
+        (self.limiter.keys_used(), self.brought.keys_used())
     }
 
     /// Different limits that came with requests and are kept.
@@ -265,6 +268,15 @@ impl Service {
 
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// From now on nobody new is to be sent here.
+    pub(crate) fn give_notice(&self) {
+        self.noticed.store(true, Relaxed);
+    }
+
+    pub(crate) fn has_given_notice(&self) -> bool {
+        self.noticed.load(Relaxed)
     }
 
     /// From now on connections are ended as soon as that cuts nothing.

@@ -193,7 +193,7 @@ impl Reservations {
 }
 
 /// Reservations at most, those included that were corrected and have not expired.
-pub(crate) const RESERVATIONS_MAX: usize = 100_000;
+const RESERVATIONS_MAX: usize = 100_000;
 /// Charges and costs at most that they hold together, beyond those of the last one.
 const WEIGHT_MAX: usize = 1_000_000;
 /// After this an estimate stands, unless the request says otherwise.

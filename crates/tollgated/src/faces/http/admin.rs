@@ -26,7 +26,7 @@ pub(crate) fn index() -> Response {
 
 /// Whether requests are to be sent here.
 pub(crate) fn ready(app: &App) -> Response {
-    if app.service.is_draining() {
+    if app.service.has_given_notice() {
         return response(StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, "draining\n");
     }
     // Listening begins when the first limits are in force.

@@ -4,7 +4,7 @@ use hyper::StatusCode;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
 use super::routes::{Response, response};
-use crate::service::reservations::{Correction, RESERVATIONS_MAX, ReservationError};
+use crate::service::reservations::{Correction, ReservationError};
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Problem {
                 StatusCode::SERVICE_UNAVAILABLE,
                 REDUCED_CAPACITY,
                 "There is no room for another reservation",
-                &format!("{RESERVATIONS_MAX} are open or were corrected lately; nothing was spent"),
+                "as many are open or were corrected lately as may be; nothing was spent",
             ),
             ReservationError::Unknown => of(
                 StatusCode::GONE,

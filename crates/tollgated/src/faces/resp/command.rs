@@ -48,15 +48,12 @@ impl Session {
         }
         let known = COMMANDS.iter().find(|command| command.is(name));
         if !self.is_admitted && !known.is_some_and(|command| command.admits) {
-            service.metrics().invalid(Face::Resp);
             return replies.error("NOAUTH Authentication required.");
         }
         let Some(command) = known else {
-            service.metrics().invalid(Face::Resp);
             return replies.error(&unknown(words));
         };
         if !command.arguments.contains(&arguments.len()) {
-            service.metrics().invalid(Face::Resp);
             return replies.error(&wrong_number(command.name));
         }
         (command.answer)(self, words, app, &mut replies);
@@ -215,7 +212,8 @@ const COMMANDS: [Command; 12] = [
         replies.bulk(info(&app.service).as_bytes());
     }),
     Command::new("dbsize", 0..=0, |_, _, app, replies| {
-        replies.integer(app.service.keys_used() as i64);
+        let (of_limits, brought) = app.service.keys_used();
+        replies.integer((of_limits + brought) as i64);
     }),
     Command::open("quit", 0..=MANY, |session, _, _, replies| {
         session.ends = true;
@@ -240,7 +238,6 @@ fn auth(session: &mut Session, words: &Words<'_>, app: &App, replies: &mut Repli
     if session.authenticate(user, password, app.secret.as_ref()) {
         replies.simple("OK");
     } else {
-        app.service.metrics().invalid(Face::Resp);
         replies.error(WRONG_PASSWORD);
     }
 }
@@ -289,7 +286,7 @@ fn info(service: &Service) -> String {
          \r\n# Tollgate\r\nlimits_revision:{}\r\nkeys:{}\r\n",
         env!("CARGO_PKG_VERSION"),
         service.revision(),
-        service.keys_used(),
+        service.keys_used().0 + service.keys_used().1,
     )
 }
 

@@ -52,8 +52,11 @@ where
         }
     }
     connection.stream.shutdown().await?;
-    guard.note(Phase::Reading);
-    let _ = tokio::time::timeout(LINGER, connection.pass_over()).await;
+    // Who was cut short may still be sending.
+    if connection.session.ends {
+        guard.note(Phase::Reading);
+        let _ = tokio::time::timeout(LINGER, connection.pass_over()).await;
+    }
     Ok(())
 }
 
@@ -179,7 +182,11 @@ impl Session {
         while !self.ends {
             match parse(&input[used..], &mut words) {
                 Ok(Parsed::Command { bytes }) => {
+                    let start = output.len();
                     self.answer(&words, app, output);
+                    if output.get(start) == Some(&b'-') {
+                        service.metrics().invalid(Face::Resp);
+                    }
                     used += bytes;
                     answered += 1;
                 }

@@ -17,10 +17,7 @@ use crate::service::{Brings, Service};
 pub(crate) fn answer(arguments: &[Cow<'_, [u8]>], service: &Service, replies: &mut Replies<'_>) {
     match decide(arguments, service) {
         Ok(decision) => write(&decision, replies),
-        Err(error) => {
-            service.metrics().invalid(Face::Resp);
-            replies.error(&format!("Cell error: Store error: {error}"));
-        }
+        Err(error) => replies.error(&format!("Cell error: Store error: {error}")),
     }
 }
 
