@@ -74,4 +74,7 @@ stop_all() {
 trap stop_all EXIT
 
 # The value of one metric of the daemon at port $HTTP: metric 'name{labels}'
-metric() { curl -sS "127.0.0.1:$HTTP/metrics" | grep -F "$1 " | sed 's/.* //'; }
+metric() {
+  curl -sS "127.0.0.1:$HTTP/metrics" \
+    | awk -v start="$1 " 'index($0, start) == 1 { print substr($0, length(start) + 1) }'
+}
