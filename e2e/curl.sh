@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # curl: every call of the HTTP door, its header styles, its problems; and HTTP/2 unasked.
 set -euo pipefail
+# shellcheck source=e2e/lib.sh
 source "$E2E/lib.sh"
 
 at=127.0.0.1:$HTTP
@@ -11,13 +12,14 @@ wait_us='(5[0-9]|60)[0-9]{6}' # A minute, or a little less.
 post() { get "$1" -X POST --data-binary "$2" "${@:3}"; }
 get() {
   curl -sS --max-time 10 -w '\n%{http_code} %{content_type}' "${@:2}" "$at$1" \
-    | awk '{ lines[NR] = $0 } END { printf "%s", lines[NR]; for (n = 1; n < NR; n++) printf " %s", lines[n] }' \
+    | awk '{ lines[NR] = $0 } END { print lines[NR]; for (n = 1; n < NR; n++) print lines[n] }' \
+    | paste -sd ' ' - \
     | sed 's/ *$//'
 }
 # fields PATH BODY: the header fields about limits, sorted, on one line.
 fields() {
   curl -sS -o /dev/null -D - -X POST --data-binary "$2" "$at$1" | tr -d '\r' \
-    | grep -iE 'rate-?limit|retry-after' | tr 'A-Z' 'a-z' | sort | paste -sd ' ' -
+    | grep -iE 'rate-?limit|retry-after' | tr '[:upper:]' '[:lower:]' | sort | paste -sd ' ' -
 }
 tenant() { printf '{"entries":{"tenant":"%s"}%s}' "$1" "${2:-}"; }
 json() { printf '200 application/json \\{%s\\}' "$1"; }
@@ -26,24 +28,29 @@ json() { printf '200 application/json \\{%s\\}' "$1"; }
 reset_us="\"reset_us\":$wait_us"
 like check "$(json "\"allowed\":true,\"limit\":\"api\",\"burst\":20,\"remaining\":19,$reset_us")" \
   "$(post /v1/check "$(tenant curl)")"
-like 'check at a cost' "$(json '"allowed":true,"limit":"api","burst":20,"remaining":0,"reset_us":1[0-9]{9}')" \
+like 'check at a cost' \
+  "$(json '"allowed":true,"limit":"api","burst":20,"remaining":0,"reset_us":1[0-9]{9}')" \
   "$(post /v1/check "$(tenant curl ',"cost":19')")"
 denial="\"allowed\":false,\"reason\":\"over_limit\",\"limit\":\"api\",\"burst\":20,\"remaining\":0"
 denial+=",\"retry_us\":$wait_us,\"reset_us\":1[0-9]{9}"
-quota='"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Over the limit"'
-like 'check denied' "429 $problem \\{$quota,\"status\":429,\"violated-policies\":\\[\"api\"\\],$denial\\}" \
+quota='"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"'
+quota+=',"title":"Over the limit"'
+like 'check denied' \
+  "429 $problem \\{$quota,\"status\":429,\"violated-policies\":\\[\"api\"\\],$denial\\}" \
   "$(post /v1/check "$(tenant curl)")"
 like 'check never fits' "413 $problem .*\"reason\":\"cost_exceeds_burst\".*\"never\":true.*" \
   "$(post /v1/check "$(tenant curl ',"cost":21')")"
-like 'check at rate zero' "413 $problem .*\"burst\":0,.*\"never\":true.*" "$(post /v1/check "$(tenant closed)")"
+like 'check at rate zero' "413 $problem .*\"burst\":0,.*\"never\":true.*" \
+  "$(post /v1/check "$(tenant closed)")"
 post /v1/check "$(tenant closing ',"cost":5')" > /dev/null
-like 'check at rate zero when a burst is used up' "429 $problem .*\"burst\":5,\"remaining\":0,\"never\":true\\}" \
+like 'check at rate zero when a burst is used up' \
+  "429 $problem .*\"burst\":5,\"remaining\":0,\"never\":true\\}" \
   "$(post /v1/check "$(tenant closing)")"
 like 'check unlimited' "$(json '"allowed":true')" "$(post /v1/check "$(tenant open)")"
 like 'check in a domain without limits' "$(json '"allowed":true')" \
   "$(post /v1/check '{"domain":"none","entries":{}}')"
 like 'check of descriptors' "$(json '"allowed":true,"limit":"api","burst":20,"remaining":17,.*')" \
-  "$(post /v1/check '{"descriptors":[{"entries":{"tenant":"d1"},"cost":3},{"entries":{"tenant":"d2"}}]}')"
+  "$(post /v1/check "{\"descriptors\":[$(tenant d1 ',"cost":3'),$(tenant d2)]}")"
 login='{"entries":{"tenant":"shadow","route":"login","user":"u"}}'
 like 'a shadow passes' "$(json '"allowed":true,.*')" "$(post /v1/check "$login")"
 like 'a shadow tells what it would deny' "$(json '"allowed":true,.*,"shadow_denied_by":"login"')" \
@@ -53,13 +60,16 @@ like refund "$(json '"allowed":true,"limit":"api","burst":20,"remaining":5,.*')"
   "$(post /v1/refund "$(tenant curl ',"cost":5')")"
 like reset "$(json '"allowed":true,"limit":"api","burst":20,"remaining":20,"reset_us":0')" \
   "$(post /v1/reset "$(tenant curl)")"
-like explain "$(json '"decision":\{"allowed":true.*"limits":\[.*"why":"the request has no entry \\"route\\"".*\]')" \
+like explain \
+  "$(json '"decision":\{"allowed":true.*"limits":\[.*"why":"the request has no entry \\"route\\"".*\]')" \
   "$(post /v1/explain "$(tenant curl)")"
 
 # Batches.
-like batch "$(json '"results":\[\{"allowed":true.*"remaining":19.*\},\{"allowed":true.*"remaining":17.*\}\]')" \
+like batch \
+  "$(json '"results":\[\{"allowed":true.*"remaining":19.*\},\{"allowed":true.*"remaining":17.*\}\]')" \
   "$(post /v1/check "{\"requests\":[$(tenant batch),$(tenant batch ',"cost":2')]}")"
-like 'batch with a wrong item' "$(json '"results":\[\{"error":\{.*"status":400.*\}\},\{"allowed":true.*\}\]')" \
+like 'batch with a wrong item' \
+  "$(json '"results":\[\{"error":\{.*"status":400.*\}\},\{"allowed":true.*\}\]')" \
   "$(post /v1/check "{\"requests\":[7,$(tenant batch)]}")"
 batch() { for ((n = 1; n < $1; n++)); do printf '%s,' "$(tenant thousand)"; done; tenant thousand; }
 printf '{"requests":[%s]}' "$(batch 1000)" > "$WORK/batch.json"
@@ -89,9 +99,11 @@ same 'headers=none' '' "$(fields '/v1/check?headers=none' "$peeked")"
 like 'headers=other' "400 $problem .*must be one of.*" "$(post '/v1/check?headers=other' "$peeked")"
 like 'another query' "400 $problem .*the only query.*" "$(post '/v1/check?a=b' "$peeked")"
 post /v1/check "$(tenant styles ',"cost":19')" > /dev/null
-like 'a denial tells when to retry' "ratelimit-policy: .* ratelimit: \"api\";r=0;t=$seconds retry-after: $seconds" \
+like 'a denial tells when to retry' \
+  "ratelimit-policy: .* ratelimit: \"api\";r=0;t=$seconds retry-after: $seconds" \
   "$(fields /v1/check "$(tenant styles)")"
-like 'with headers=none too' "retry-after: $seconds" "$(fields '/v1/check?headers=none' "$(tenant styles)")"
+like 'with headers=none too' "retry-after: $seconds" \
+  "$(fields '/v1/check?headers=none' "$(tenant styles)")"
 same 'what never passes has no time to retry' '' \
   "$(fields '/v1/check?headers=none' "$(tenant styles ',"cost":21')")"
 
@@ -100,14 +112,18 @@ reserve() { post /v1/reserve "$(tenant reserve ",\"cost\":$1")"; }
 id_of() { sed 's/.*"reservation":"\([^"]*\)".*/\1/'; }
 id='[0-9a-f]{8}-[0-9a-f]{16}'
 reserved=$(reserve 10)
-like reserve "$(json "\"allowed\":true,.*\"remaining\":10,.*\"reservation\":\"$id\",\"expires_ms\":(5[0-9]{4}|60000)")" \
+like reserve \
+  "$(json "\"allowed\":true,.*\"remaining\":10,.*\"reservation\":\"$id\",\"expires_ms\":(5[0-9]{4}|60000)")" \
   "$reserved"
 settle="{\"reservation\":\"$(id_of <<< "$reserved")\",\"used\":4}"
-like settle "$(json "\"reservation\":\"$id\",\"state\":\"settled\",\"repeated\":false")" "$(post /v1/settle "$settle")"
+like settle "$(json "\"reservation\":\"$id\",\"state\":\"settled\",\"repeated\":false")" \
+  "$(post /v1/settle "$settle")"
 like 'settle again' "$(json '.*"repeated":true')" "$(post /v1/settle "$settle")"
-like 'settle at something else' "409 $problem .*already-corrected.*" "$(post /v1/settle "${settle/:4/:5}")"
+like 'settle at something else' "409 $problem .*already-corrected.*" \
+  "$(post /v1/settle "${settle/:4/:5}")"
 # Six, less what the rate has produced since.
-like 'what was not used is back' "$(json '.*"remaining":15,"reset_us":29[0-9]{7}')" "$(post /v1/peek "$(tenant reserve ',"cost":0')")"
+like 'what was not used is back' "$(json '.*"remaining":15,"reset_us":29[0-9]{7}')" \
+  "$(post /v1/peek "$(tenant reserve ',"cost":0')")"
 cancel="{\"reservation\":\"$(reserve 5 | id_of)\"}"
 like cancel "$(json '.*"state":"cancelled","repeated":false')" "$(post /v1/cancel "$cancel")"
 like 'an unknown reservation' "410 $problem .*unknown-reservation.*" \
@@ -121,7 +137,8 @@ like 'reserve denied' "429 $problem .*" "$(reserve 20)"
 like 'reserve never fits' "413 $problem .*" "$(reserve 21)"
 
 # What people and their tools look at.
-like key "$(json '"burst":20,"key":\{"tenant":"batch"\},"limit":"api","remaining":16,"reset_us":2[0-9]{8}')" \
+like key \
+  "$(json '"burst":20,"key":\{"tenant":"batch"\},"limit":"api","remaining":16,"reset_us":2[0-9]{8}')" \
   "$(post /v1/key '{"limit":"api","key":{"tenant":"batch"}}')"
 like 'no such limit' "404 $problem .*unknown-limit.*" "$(post /v1/key '{"limit":"x"}')"
 like 'no such part of a key' "400 $problem .*no part of the limit's key.*" \
@@ -138,14 +155,18 @@ same 'HEAD has no body' '200 text/plain; charset=utf-8' "$(get /healthz --head -
 invalid="400 $problem \\{\"type\":\"urn:tollgate:problem:invalid-request\",.*\"detail\":"
 like 'no body' "$invalid.*" "$(post /v1/check '')"
 like 'no JSON' "$invalid.*line 1 column 1.*" "$(post /v1/check '{')"
-like 'nothing asked' "$invalid\"entries \\(or descriptors\\) are needed\"\\}" "$(post /v1/check '{}')"
-like 'an unknown member' "$invalid\"unknown field \`costs\`.*" "$(post /v1/check '{"entries":{},"costs":1}')"
+like 'nothing asked' "$invalid\"entries \\(or descriptors\\) are needed\"\\}" \
+  "$(post /v1/check '{}')"
+like 'an unknown member' "$invalid\"unknown field \`costs\`.*" \
+  "$(post /v1/check '{"entries":{},"costs":1}')"
 like 'a list for an object' "$invalid.*expected an object.*" "$(post /v1/check '[]')"
-like 'a name twice' "$invalid\"entry 1 repeats an earlier name\"\\}" "$(post /v1/check '{"entries":{"a":"1","a":"2"}}')"
+like 'a name twice' "$invalid\"entry 1 repeats an earlier name\"\\}" \
+  "$(post /v1/check '{"entries":{"a":"1","a":"2"}}')"
 like 'no such path' "404 $problem .*\"about:blank\".*" "$(get /v2/check)"
 like 'POST only' "405 $problem .*allowed: POST\"\\}" "$(get /v1/check)"
 like 'GET only' "405 $problem .*allowed: GET, HEAD\"\\}" "$(post /v1/limits '')"
-same 'Allow' 'allow: POST' "$(curl -sS -D - -o /dev/null "$at/v1/check" | tr -d '\r' | grep -i '^allow')"
+same 'Allow' 'allow: POST' \
+  "$(curl -sS -D - -o /dev/null "$at/v1/check" | tr -d '\r' | grep -i '^allow')"
 head -c 2097153 /dev/zero > "$WORK/large"
 like 'a large body' "413 $problem .*body-too-large.*" "$(post /v1/check "@$WORK/large")"
 like 'a large head' '431.*' "$(get /healthz -H "X-Large: $(head -c 17000 /dev/zero | tr '\0' x)")"

@@ -9,7 +9,7 @@ check() {
     echo "ok $name"
   else
     echo "FAILED $name"
-    sed 's/^/  /' <<< "$said"
+    echo "  ${said//$'\n'/$'\n'  }"
   fi
 }
 

@@ -33,6 +33,7 @@ function done(summary)
     seen = seen .. thread:get("seen")
   end
   local e = summary.errors
-  io.write(string.format("allowed=%d denied=%d other=%d connect=%d read=%d write=%d timeout=%d %s\n",
-    sum.allowed, sum.denied, sum.other, e.connect, e.read, e.write, e.timeout, seen:sub(1, 60)))
+  io.write(string.format("allowed=%d denied=%d other=%d ", sum.allowed, sum.denied, sum.other))
+  io.write(string.format("connect=%d read=%d write=%d ", e.connect, e.read, e.write))
+  io.write(string.format("timeout=%d %s\n", e.timeout, seen:sub(1, 60)))
 end

@@ -2,6 +2,7 @@
 # redis-benchmark: no errors, alone and pipelined, over RESP2 and RESP3; and every CL.THROTTLE that
 # it says it sent was decided once.
 set -euo pipefail
+# shellcheck source=e2e/lib.sh
 source "$E2E/lib.sh"
 
 decided() {
@@ -12,8 +13,10 @@ decided() {
 # A server that it can't ask, or that answers with an error, it says so of, and goes on.
 benchmark() {
   local said
+  # shellcheck disable=SC2153 # It is e2e/run's.
   said=$(redis-benchmark -p "$RESP" -c 20 -r 1000 -q "$@" 2>&1) || { echo "$said"; return 1; }
-  if grep -qiE 'error|warning|could not' <<< "$said" || ! grep -q 'requests per second' <<< "$said"; then
+  if grep -qiE 'error|warning|could not' <<< "$said" \
+    || ! grep -q 'requests per second' <<< "$said"; then
     echo "$said"
     return 1
   fi

@@ -2,6 +2,7 @@
 # redis-cli over RESP2 and RESP3: what redis-cell answers (its golden replies), what clients say
 # when they connect, and errors to the letter.
 set -euo pipefail
+# shellcheck source=e2e/lib.sh
 source "$E2E/lib.sh"
 
 # Replies as redis-cli prints them when nobody looks, each on one line: numbers with blanks between.
@@ -73,7 +74,8 @@ all() {
 all
 all -3
 
-like 'redis-cli HELLO' 'server redis version 7\.0\.15 proto 2 id [0-9]+ mode standalone role master modules *' \
+like 'redis-cli HELLO' \
+  'server redis version 7\.0\.15 proto 2 id [0-9]+ mode standalone role master modules *' \
   "$(cli HELLO | line)"
 like 'redis-cli -3 HELLO is a map' '1# "server" => "redis".*3# "proto" => \(integer\) 3.*' \
   "$(cli -3 --no-raw HELLO | line)"

@@ -22,7 +22,8 @@ def check_all(prefix, protocol):
 
     key = f"py {protocol} one"
     same(f"{prefix} CL.THROTTLE", [0, 16, 15, -1, 2], throttle(key, 15, 30, 60))
-    same(f"{prefix} a key that is no text", [0, 5, 4, -1, 60], throttle(b"\xff\xfe%d" % protocol, 4, 1, 60))
+    key = b"\xff\xfe%d" % protocol
+    same(f"{prefix} a key that is no text", [0, 5, 4, -1, 60], throttle(key, 4, 1, 60))
 
     with client.pipeline(transaction=False) as pipe:
         for _ in range(1000):

@@ -2,9 +2,13 @@
 # wrk while the policy file is rewritten, in place and by renaming, valid and invalid: no request
 # fails, and what is in force at the end is the last valid file.
 set -euo pipefail
+# shellcheck source=e2e/lib.sh
 source "$E2E/lib.sh"
 
-policy() { printf '[[limit]]\nname = "load"\ndomain = "load"\nkey = ["tenant"]\nrate = "%s"\nburst = %s\n' "$1" "$2"; }
+policy() {
+  printf '[[limit]]\nname = "load"\ndomain = "load"\nkey = ["tenant"]\n'
+  printf 'rate = "%s"\nburst = %s\n' "$1" "$2"
+}
 policy 1000/s 1000 > "$WORK/policy.toml"
 start reload --config "$WORK/policy.toml"
 
@@ -29,8 +33,10 @@ echo "  $said"
 sleep 0.6
 same 'reload: the last file is invalid' 0 "$(metric tollgate_config_valid)"
 same 'reload: valid files were loaded' 7 "$(metric 'tollgate_config_loads_total{result="ok"}')"
-same 'reload: invalid files were refused' 2 "$(metric 'tollgate_config_loads_total{result="error"}')"
-like 'reload: the one before is in force' '.*"burst":400,.*' "$(curl -sS "127.0.0.1:$HTTP/v1/limits")"
+same 'reload: invalid files were refused' 2 \
+  "$(metric 'tollgate_config_loads_total{result="error"}')"
+like 'reload: the one before is in force' '.*"burst":400,.*' \
+  "$(curl -sS "127.0.0.1:$HTTP/v1/limits")"
 status=0
 end "$PID" || status=$?
 same 'reload: the daemon exits with 0' 0 "$status"

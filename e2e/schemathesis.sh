@@ -2,6 +2,7 @@
 # Schemathesis: requests made up from /openapi.json, valid and invalid, are answered as it says, and
 # never with an error of the daemon's own.
 set -euo pipefail
+# shellcheck source=e2e/lib.sh
 source "$E2E/lib.sh"
 
 cd "$WORK" # It leaves a folder where it runs.

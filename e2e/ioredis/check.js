@@ -29,8 +29,9 @@ async function main() {
   const wrong = replies.filter(([error, value], n) => error || value[0] !== (n < 100 ? 0 : 1));
   same("ioredis a pipeline of 1000", [1000, []], [replies.length, wrong.slice(0, 3)]);
 
-  const unknown = await redis.get("x").catch((error) => error.message);
-  same("ioredis an unknown command", "ERR unknown command 'get', with args beginning with: 'x' ", unknown);
+  const said = await redis.get("x").catch((error) => error.message);
+  const unknown = "ERR unknown command 'get', with args beginning with: 'x' ";
+  same("ioredis an unknown command", unknown, said);
   const bytes = await redis.call("CL.THROTTLE", Buffer.from([0xff, 0xfe, 0x00]), 4, 1, 60);
   same("ioredis a key that is no text", [0, 5, 4, -1, 60], bytes);
   same("ioredis QUIT", "OK", await redis.quit());
