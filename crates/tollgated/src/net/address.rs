@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use socket2::{Domain, Protocol, Type};
+use socket2::{Domain, Protocol, SockRef, Type};
 
 /// An address to listen at or to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +98,27 @@ impl Listener {
             Self::Unix { listener, .. } => Ok(Socket::Unix(listener.accept().await?.0.into_std()?)),
         }
     }
+
+    /// Accepts those who have connected by now, at most as many as may wait.
+    ///
+    /// It asks the system: of whom the runtime has not heard yet, [`accept`](Self::accept) does not
+    /// know either, and closing the listener would cut them off.
+    pub(crate) fn accept_waiting(&self) -> impl Iterator<Item = Socket> {
+        std::iter::from_fn(|| self.try_accept().ok()).take(BACKLOG as usize)
+    }
+
+    fn try_accept(&self) -> io::Result<Socket> {
+        let listener = match self {
+            Self::Tcp(listener) => SockRef::from(listener),
+            Self::Unix { listener, .. } => SockRef::from(listener),
+        };
+        let (socket, _) = listener.accept()?;
+        socket.set_nonblocking(true)?;
+        Ok(match self {
+            Self::Tcp(_) => Socket::Tcp(socket.into()),
+            Self::Unix { .. } => Socket::Unix(socket.into()),
+        })
+    }
 }
 
 impl Drop for Listener {
@@ -130,6 +151,20 @@ const BACKLOG: i32 = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_connected_unknown_to_the_runtime_is_accepted_all_the_same() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.expect("a runtime");
+        // It is never run, so that it hears of nobody.
+        let _entered = runtime.enter();
+        let address: Address = "127.0.0.1:0".parse().expect("an address");
+        let listener = address.listen(false).expect("a free port");
+        let Ok(Address::Tcp(address)) = listener.address() else { panic!("a port") };
+        let _clients = [(); 2].map(|()| TcpStream::connect(address).expect("a connection"));
+        assert_eq!(listener.accept_waiting().count(), 2);
+        assert_eq!(listener.accept_waiting().count(), 0);
+    }
 
     #[test]
     fn an_address_is_read_as_people_write_it() {
