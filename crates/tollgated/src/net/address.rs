@@ -99,6 +99,20 @@ impl Listener {
         }
     }
 
+    /// Lets nobody else connect, where that can be had: the system then drops the first packet of a
+    /// connection, and the client's repetition, a second later, finds a successor, or nobody.
+    ///
+    /// Without it, whoever connects between the last look at the queue and its end is cut off.
+    pub(crate) fn shut(&self) {
+        #[cfg(target_os = "linux")]
+        if let Self::Tcp(listener) = self {
+            const RETURN: u16 = 0x06;
+            let none = [socket2::SockFilter::new(RETURN, 0, 0, 0)];
+            // Where filters are forbidden, few are cut off instead of nobody.
+            let _ = SockRef::from(listener).attach_filter(&none);
+        }
+    }
+
     /// Accepts those who have connected by now, at most as many as may wait.
     ///
     /// It asks the system: of whom the runtime has not heard yet, [`accept`](Self::accept) does not
@@ -164,6 +178,22 @@ mod tests {
         let _clients = [(); 2].map(|()| TcpStream::connect(address).expect("a connection"));
         assert_eq!(listener.accept_waiting().count(), 2);
         assert_eq!(listener.accept_waiting().count(), 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_shut_listener_keeps_those_who_wait_and_takes_nobody_else() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.expect("a runtime");
+        let _entered = runtime.enter();
+        let address: Address = "127.0.0.1:0".parse().expect("an address");
+        let listener = address.listen(true).expect("a free port");
+        let Ok(Address::Tcp(address)) = listener.address() else { panic!("a port") };
+        let _waiting = TcpStream::connect(address).expect("a connection");
+        listener.shut();
+        let late = TcpStream::connect_timeout(&address, std::time::Duration::from_millis(20));
+        assert_eq!(late.map_err(|error| error.kind()).err(), Some(io::ErrorKind::TimedOut));
+        assert_eq!(listener.accept_waiting().count(), 1);
     }
 
     #[test]

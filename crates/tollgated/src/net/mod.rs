@@ -94,6 +94,7 @@ async fn accept_all(
         }
     }
     // Whoever has connected by now is served.
+    door.listener.shut();
     for socket in door.listener.accept_waiting() {
         admit(door.face, socket, &app, &workers);
     }
