@@ -2,7 +2,7 @@
 # The one command that people and CI run.
 #
 #   ./check.sh          the short loop: format, lints, tests, documentation, dependencies
-#   ./check.sh --full   also loom, a mutant for every rule, and a minute of fuzzing
+#   ./check.sh --full   also loom, a mutant for every rule, a minute of fuzzing, and real clients
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -86,5 +86,6 @@ if [ "$full" = yes ]; then
   step loom; loom
   step mutants; mutants
   step fuzz; fuzz
+  step clients; e2e/run
 fi
 step "all good$skipped"

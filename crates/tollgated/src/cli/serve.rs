@@ -153,9 +153,9 @@ impl Serve {
             let ended = end.next().await;
             info!(target: "serve", signal = ended, "draining");
             noticing.service.give_notice();
-            tokio::select! {
-                () = tokio::time::sleep(notice) => {}
-                _ = end.next() => {} // Who asks again does not want to wait.
+            if !notice.is_zero() {
+                // Who asks again does not want to wait.
+                let _ = tokio::time::timeout(notice, end.next()).await;
             }
             let _ = stop.send(true);
             // A second one means at once.

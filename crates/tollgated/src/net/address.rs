@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use socket2::{Domain, Protocol, Type};
+use socket2::{Domain, Protocol, SockRef, Type};
 
 /// An address to listen at or to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +106,41 @@ impl Listener {
             Self::Unix { listener, .. } => Ok(Socket::Unix(listener.accept().await?.0.into_std()?)),
         }
     }
+
+    /// Lets nobody else connect, where that can be had: the system then drops the first packet of a
+    /// connection, and the client's repetition, a second later, finds a successor, or nobody.
+    ///
+    /// Without it, whoever connects between the last look at the queue and its end is cut off.
+    pub(crate) fn shut(&self) {
+        #[cfg(target_os = "linux")]
+        if let Self::Tcp(listener) = self {
+            const RETURN: u16 = 0x06;
+            let none = [socket2::SockFilter::new(RETURN, 0, 0, 0)];
+            // Where filters are forbidden, few are cut off instead of nobody.
+            let _ = SockRef::from(listener).attach_filter(&none);
+        }
+    }
+
+    /// Accepts those who have connected by now, at most as many as may wait.
+    ///
+    /// It asks the system: of whom the runtime has not heard yet, [`accept`](Self::accept) does not
+    /// know either, and closing the listener would cut them off.
+    pub(crate) fn accept_waiting(&self) -> impl Iterator<Item = Socket> {
+        std::iter::from_fn(|| self.try_accept().ok()).take(BACKLOG as usize)
+    }
+
+    fn try_accept(&self) -> io::Result<Socket> {
+        let listener = match self {
+            Self::Tcp(listener) => SockRef::from(listener),
+            Self::Unix { listener, .. } => SockRef::from(listener),
+        };
+        let (socket, _) = listener.accept()?;
+        socket.set_nonblocking(true)?;
+        Ok(match self {
+            Self::Tcp(_) => Socket::Tcp(socket.into()),
+            Self::Unix { .. } => Socket::Unix(socket.into()),
+        })
+    }
 }
 
 impl Drop for Listener {
@@ -151,6 +186,36 @@ mod tests {
         assert!(!is_left_behind(&socket));
         drop(listener);
         assert!(is_left_behind(&socket));
+    }
+
+    #[test]
+    fn who_has_connected_unknown_to_the_runtime_is_accepted_all_the_same() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.expect("a runtime");
+        // It is never run, so that it hears of nobody.
+        let _entered = runtime.enter();
+        let address: Address = "127.0.0.1:0".parse().expect("an address");
+        let listener = address.listen(false).expect("a free port");
+        let Ok(Address::Tcp(address)) = listener.address() else { panic!("a port") };
+        let _clients = [(); 2].map(|()| TcpStream::connect(address).expect("a connection"));
+        assert_eq!(listener.accept_waiting().count(), 2);
+        assert_eq!(listener.accept_waiting().count(), 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_shut_listener_keeps_those_who_wait_and_takes_nobody_else() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.expect("a runtime");
+        let _entered = runtime.enter();
+        let address: Address = "127.0.0.1:0".parse().expect("an address");
+        let listener = address.listen(true).expect("a free port");
+        let Ok(Address::Tcp(address)) = listener.address() else { panic!("a port") };
+        let _waiting = TcpStream::connect(address).expect("a connection");
+        listener.shut();
+        let late = TcpStream::connect_timeout(&address, std::time::Duration::from_millis(20));
+        assert_eq!(late.map_err(|error| error.kind()).err(), Some(io::ErrorKind::TimedOut));
+        assert_eq!(listener.accept_waiting().count(), 1);
     }
 
     #[test]

@@ -83,7 +83,11 @@ async fn accept_all(
             }
         }
     }
-    // `accept` came first, so whoever had connected by then has been admitted.
+    // Whoever has connected by now is served.
+    door.listener.shut();
+    for socket in door.listener.accept_waiting() {
+        admit(door.face, socket, &app, &workers);
+    }
     info!(target: "net", face = door.face.name(), "stopped listening");
     drop(door.listener);
 }

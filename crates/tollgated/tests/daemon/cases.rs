@@ -56,7 +56,7 @@ fn a_window_of_zero_a_rate_of_zero_and_a_burst_of_zero_are_refused_by_name() {
 #[test]
 fn every_distinct_text_is_a_key_of_its_own_and_none_gets_into_the_log_or_the_metrics() {
     let daemon = Daemon::with(TEN, &["--log", "trace"]);
-    let before = daemon.metric("tollgate_keys");
+    let before = daemon.keys();
     let mut http = daemon.http();
     let hostile = [
         "nul\0",
@@ -81,7 +81,7 @@ fn every_distinct_text_is_a_key_of_its_own_and_none_gets_into_the_log_or_the_met
         assert_eq!(all.left(), (200, Some(0)), "{name:?}");
         assert_eq!(http.check(name).left(), (429, Some(0)), "{name:?}");
     }
-    assert_eq!(daemon.metric("tollgate_keys") - before, hostile.len() as u64);
+    assert_eq!(daemon.keys() - before, hostile.len() as u64);
     let shown = http.get("/v1/offenders").json();
     let names = shown["offenders"].as_array().expect("a list").iter();
     let mut names: Vec<&str> = names.filter_map(|one| one["key"]["tenant"].as_str()).collect();
@@ -102,7 +102,7 @@ fn every_distinct_text_is_a_key_of_its_own_and_none_gets_into_the_log_or_the_met
 #[test]
 fn values_of_1_mib_that_differ_in_their_last_byte_are_two_keys_and_longer_ones_are_refused() {
     let daemon = Daemon::new(TEN);
-    let before = daemon.metric("tollgate_keys");
+    let before = daemon.keys();
     let mut http = daemon.http();
     let value = "v".repeat((1 << 20) - 1);
     for (last, left) in [("a", 9), ("b", 9), ("a", 8), ("b", 8)] {
@@ -113,13 +113,13 @@ fn values_of_1_mib_that_differ_in_their_last_byte_are_two_keys_and_longer_ones_a
     assert_eq!(answer.status, 400);
     let detail = answer.problem();
     assert!(detail.contains("1048576") || detail.contains("1 MiB"), "{detail}");
-    assert_eq!(daemon.metric("tollgate_keys") - before, 2);
+    assert_eq!(daemon.keys() - before, 2);
 }
 
 #[test]
 fn bytes_that_are_no_text_are_refused_in_http_and_exact_keys_in_resp() {
     let daemon = Daemon::new(TEN);
-    let before = daemon.metric("tollgate_keys");
+    let before = daemon.keys();
     let mut http = daemon.http();
     for bytes in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xc0\x80"] {
         let body = [b"{\"entries\":{\"tenant\":\"", bytes, b"\"}}"].concat();
@@ -128,7 +128,7 @@ fn bytes_that_are_no_text_are_refused_in_http_and_exact_keys_in_resp() {
         answer.problem();
     }
     assert_eq!(http.post("/v1/check", r#"{"entries":{"tenant":"\ud800"}}"#).status, 400);
-    assert_eq!(daemon.metric("tollgate_keys"), before);
+    assert_eq!(daemon.keys(), before);
     let mut resp = daemon.resp();
     let long = |last: u8| [vec![b'v'; (64 << 10) - 1], vec![last]].concat();
     let keys: [&[u8]; 11] = [
@@ -149,7 +149,7 @@ fn bytes_that_are_no_text_are_refused_in_http_and_exact_keys_in_resp() {
             assert_eq!(resp.throttle(key).left(), (true, left), "{:?}", &key[..key.len().min(9)]);
         }
     }
-    assert_eq!(daemon.metric("tollgate_keys") - before, keys.len() as u64);
+    assert_eq!(daemon.keys() - before, keys.len() as u64);
     let mut resp = daemon.resp();
     resp.send_some(&crate::resp::command(&[b"PING", &[b'v'; (64 << 10) + 1]]));
     let rest = String::from_utf8(resp.rest()).expect("text");
@@ -276,12 +276,12 @@ fn what_remains_counts_down_to_nothing_and_stays_there() {
 #[test]
 fn no_cost_is_one_a_cost_of_zero_is_none_and_a_refund_fills_up_to_the_burst() {
     let daemon = Daemon::new(TEN);
-    let before = daemon.metric("tollgate_keys");
+    let before = daemon.keys();
     let mut http = daemon.http();
     let zero = http.post("/v1/check", entries("acme", ",\"cost\":0"));
-    assert_eq!((zero.left(), daemon.metric("tollgate_keys")), ((200, Some(10)), before));
+    assert_eq!((zero.left(), daemon.keys()), ((200, Some(10)), before));
     assert_eq!(http.check("acme").left(), (200, Some(9)));
-    assert_eq!(daemon.metric("tollgate_keys"), before + 1);
+    assert_eq!(daemon.keys(), before + 1);
     let zero = http.post("/v1/check", entries("acme", ",\"cost\":0"));
     assert_eq!(zero.left(), (200, Some(9)));
     assert_eq!(http.post("/v1/peek", entries("acme", "")).left(), (200, Some(9)));
@@ -289,7 +289,7 @@ fn no_cost_is_one_a_cost_of_zero_is_none_and_a_refund_fills_up_to_the_burst() {
     let refund = http.post("/v1/refund", entries("acme", ",\"cost\":100"));
     assert_eq!(refund.left(), (200, Some(10)));
     assert_eq!(http.post("/v1/refund", entries("fresh", ",\"cost\":5")).left(), (200, Some(10)));
-    assert_eq!(daemon.metric("tollgate_keys"), before + 1);
+    assert_eq!(daemon.keys(), before + 1);
     assert_eq!(http.post("/v1/check", entries("acme", ",\"cost\":10")).left(), (200, Some(0)));
     assert_eq!(http.post("/v1/reset", entries("acme", "")).left(), (200, Some(10)));
     for cost in ["-1", "1.5", "18446744073709551616", "\"1\"", "null", "1e3"] {
@@ -306,7 +306,7 @@ fn a_negative_quantity_gives_back_and_never_more_than_the_burst() {
     let daemon = Daemon::new("limit = []\n");
     let mut resp = daemon.resp();
     assert_eq!(resp.ask("CL.THROTTLE k 9 10 86400 0"), "[0 10 10 -1 0]");
-    assert_eq!(daemon.metric("tollgate_keys"), 0);
+    assert_eq!(daemon.keys(), 0);
     assert_eq!(resp.ask("CL.THROTTLE k 9 10 86400"), "[0 10 9 -1 8640]");
     assert_eq!(resp.ask("CL.THROTTLE k 9 10 86400 3"), "[0 10 6 -1 34560]");
     assert_eq!(resp.ask_reply("CL.THROTTLE k 9 10 86400 -2").left(), (true, 8));

@@ -175,6 +175,8 @@ fn a_successor_at_the_same_port_takes_over_and_no_client_is_refused() {
     let mut first = Daemon::with(TEN, &["--reuse-port"]);
     let (http, resp) = (first.door("http"), first.door("resp"));
     let load = Load::default();
+    // It outlives the clients, one of whom may still be connecting at the end.
+    let mut successor = None;
     std::thread::scope(|scope| {
         for _ in 0..3 {
             reconnecting(scope, http, &load);
@@ -185,7 +187,7 @@ fn a_successor_at_the_same_port_takes_over_and_no_client_is_refused() {
         std::fs::write(&config, TEN).expect("written");
         let (at, and) = (http.to_string(), resp.to_string());
         let options = ["--http", &at, "--resp", &and, "--reuse-port"];
-        let second = Daemon::start(folder, &config, &options);
+        let second = successor.insert(Daemon::start(folder, &config, &options));
         load.wait_for(50);
         first.signal("TERM");
         assert_eq!(first.wait().code(), Some(0));

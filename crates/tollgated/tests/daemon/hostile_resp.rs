@@ -156,7 +156,7 @@ fn a_throttle_that_is_wrong_is_told_in_redis_cell_s_words_and_spends_nothing() {
         let text = resp.ask(line);
         assert!(text.starts_with("-Cell error: Store error: "), "{line}: {text}");
     }
-    assert_eq!(daemon.metric("tollgate_keys"), 0);
+    assert_eq!(daemon.keys(), 0);
     let bad = resp.ask_words(&[b"CL.THROTTLE", b"k", &[b'9'; 5_000], b"1", b"1"]).to_string();
     assert!(bad.len() < 200, "{bad}");
     assert_eq!(resp.ask("CL.THROTTLE k 15 1 60 16"), "[0 16 0 -1 960]");

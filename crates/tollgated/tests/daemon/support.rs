@@ -159,7 +159,13 @@ impl Daemon {
         kilobytes.and_then(|number| number.parse::<u64>().ok()).expect("a number") << 10
     }
 
-    /// The value of one metric's series, such as `tollgate_keys`.
+    /// Keys that have a cell, in both tables.
+    pub(crate) fn keys(&self) -> u64 {
+        let of = |table| self.metric(&format!("tollgate_keys{{table=\"{table}\"}}"));
+        of("limits") + of("brought")
+    }
+
+    /// The value of one metric's series, such as `tollgate_keys_max`.
     pub(crate) fn metric(&self, series: &str) -> u64 {
         let text = self.http().get("/metrics").text();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
