@@ -64,7 +64,7 @@ same("metrics: both have the same samples", sorted(by_text), sorted(by_open))
 same("metrics: counts are whole", [], [key for key, value in by_open.items()
                                        if key[0].endswith(("_total", "_count")) and value % 1])
 buckets = [(dict(labels)["le"], value) for (name, labels), value in by_text.items()
-           if name == "tollgate_decision_duration_seconds_bucket" and ("face", "http") in labels]
+           if name == "tollgate_request_duration_seconds_bucket" and ("face", "http") in labels]
 buckets.sort()
 counts = [count for _, count in buckets]
 same("metrics: buckets are cumulative", sorted(counts), counts)
