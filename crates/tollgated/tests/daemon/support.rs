@@ -221,7 +221,7 @@ pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
 }
 
 /// Waits until something is so.
-pub(crate) fn wait_until(what: &str, so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !so() {
         assert!(Instant::now() < deadline, "never: {what}");

@@ -39,6 +39,11 @@ impl Session {
         if name.eq_ignore_ascii_case(b"CL.THROTTLE") && self.is_admitted {
             return throttle::answer(arguments, service, &mut replies);
         }
+        if HTTP_WORDS.iter().any(|word| name.eq_ignore_ascii_case(word)) {
+            service.metrics().malformed(Face::Resp);
+            self.ends = true;
+            return;
+        }
         let known = COMMANDS.iter().find(|command| command.is(name));
         if !self.is_admitted && !known.is_some_and(|command| command.admits) {
             service.metrics().invalid(Face::Resp);
@@ -308,6 +313,9 @@ fn shown(word: &[u8]) -> String {
     String::from_utf8_lossy(&word[..word.len().min(SHOWN_BYTES_MAX)]).into_owned()
 }
 
+/// As redis does, a connection is ended at the beginning of what a browser sends: what a page has
+/// it post could hold commands, and the answer to HTTP is another door's.
+const HTTP_WORDS: [&[u8]; 2] = [b"POST", b"Host:"];
 /// The version of redis whose manners these are: some clients choose by it.
 const SPOKEN_VERSION: &str = "7.0.15";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
