@@ -94,8 +94,8 @@ async fn accept_all(
         }
     }
     // `accept` came first, so whoever had connected by then has been admitted.
-    info!(target: "net", face = door.face.name(), "stopped listening");
     drop(door.listener);
+    info!(target: "net", face = door.face.name(), "stopped listening");
 }
 
 /// Gives a connection to the worker with the fewest, unless there are too many.
