@@ -51,7 +51,6 @@ impl Policy {
                 Ok(())
             }
             Err(findings) => {
-                metrics.loads_bad.fetch_add(1, Relaxed);
                 for finding in &findings {
                     match finding.severity {
                         Severity::Error => error!(target: "policy", "{finding}"),
@@ -63,6 +62,9 @@ impl Policy {
                 if status.loaded_at.is_some() {
                     error!(target: "policy", "the limits before stay in force");
                 }
+                drop(status);
+                // Whoever sees it counted finds the errors.
+                metrics.loads_bad.fetch_add(1, Relaxed);
                 Err(findings)
             }
         }
