@@ -170,7 +170,15 @@ impl Daemon {
 
     /// Waits until a metric has this value.
     pub(crate) fn wait_for_metric(&self, series: &str, wanted: u64) {
-        wait_until(series, || self.metric(series) == wanted);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let value = self.metric(series);
+            if value == wanted {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{series} is {value} and not {wanted}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
