@@ -51,7 +51,6 @@ impl Policy {
                 Ok(())
             }
             Err(findings) => {
-                metrics.loads_bad.fetch_add(1, Relaxed);
                 for finding in &findings {
                     log(finding);
                 }
@@ -60,6 +59,9 @@ impl Policy {
                 if status.loaded_at.is_some() {
                     error!(target: "policy", "the limits before stay in force");
                 }
+                drop(status);
+                // Whoever sees it counted finds the errors.
+                metrics.loads_bad.fetch_add(1, Relaxed);
                 Err(findings)
             }
         }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::error::ErrorKind;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use tollgate::{Clock, Options};
@@ -63,11 +64,13 @@ fn entry(word: &str) -> Result<(String, String), String> {
 
 impl Words {
     fn body(&self) -> Value {
-        let entries: serde_json::Map<String, Value> = self
-            .entries
-            .iter()
-            .map(|(name, value)| (name.clone(), value.as_str().into()))
-            .collect();
+        let mut entries = serde_json::Map::new();
+        for (name, value) in &self.entries {
+            if entries.insert(name.clone(), value.as_str().into()).is_some() {
+                let text = format!("{name} is given twice\n");
+                clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
+            }
+        }
         json!({ "domain": self.domain, "entries": entries, "cost": self.cost })
     }
 

@@ -157,6 +157,8 @@ impl Serve {
                 // Who asks again does not want to wait.
                 let _ = tokio::time::timeout(notice, end.next()).await;
             }
+            // Before anybody finds a door shut, every answer says that it is the last.
+            noticing.service.drain();
             let _ = stop.send(true);
             // A second one means at once.
             let ended = end.next().await;

@@ -44,7 +44,6 @@ pub(crate) async fn serve(
         .collect();
     // The sender lives as long as the process.
     let _ = stop.wait_for(|stop| *stop).await;
-    app.service.drain();
     for task in accepting {
         let _ = task.await;
     }
@@ -88,8 +87,8 @@ async fn accept_all(
     for socket in door.listener.accept_waiting() {
         admit(door.face, socket, &app, &workers);
     }
-    info!(target: "net", face = door.face.name(), "stopped listening");
     drop(door.listener);
+    info!(target: "net", face = door.face.name(), "stopped listening");
 }
 
 /// Gives a connection to the worker with the fewest, unless there are too many.

@@ -128,6 +128,8 @@ impl Desk {
             }
             if late {
                 service.metrics().face(*face).timed_out.fetch_add(1, Relaxed);
+                // Counted once, though a busy machine may sweep again before the task is gone.
+                guard.note(Phase::Busy);
             }
             if late || draining > drain.max(1) + LAST_TICKS {
                 task.abort();

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::Scope;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::http::{entries, request};
 use crate::resp::command;
-use crate::support::{Daemon, Http, PATIENCE, Resp, TEN, connect, read_to_end, wait_until};
+use crate::support::{Daemon, Http, PATIENCE, Resp, TEN, connect, read_to_end, says, wait_until};
 
 /// Clients that ask until they are told to stop, or their connection ends.
 #[derive(Default)]
@@ -107,7 +109,8 @@ fn a_request_that_is_still_arriving_is_answered_and_told_that_it_was_the_last() 
     resp.send(b"*2\r\n$4\r\nECHO\r\n$2\r\nh");
     assert_eq!(daemon.http().get("/readyz").text(), "ready\n");
     daemon.signal("TERM");
-    daemon.wait_to_say("stopped listening");
+    let stopped = |lines: &[Value]| lines.iter().filter(|l| says(l, "stopped listening")).count();
+    daemon.wait_for(|lines| stopped(lines) == 2);
     let refused = TcpStream::connect(daemon.door("http"));
     assert_eq!(refused.expect_err("nobody listens").kind(), ErrorKind::ConnectionRefused);
     in_body.send(rest);

@@ -52,6 +52,19 @@ fn bytes_that_are_no_command_are_told_why_and_end_their_connection_alone() {
     assert_eq!(text, "+PONG\r\n-ERR Protocol error: expected '$', got '+'\r\n");
 }
 
+/// A page can have a browser post what it likes to any port of its machine.
+#[test]
+fn a_browser_that_is_led_here_is_turned_away_before_its_body_is_read() {
+    let daemon = Daemon::new("limit = []\n");
+    let line = "CL.THROTTLE k 9 10 86400\r\n";
+    for head in ["POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"] {
+        let text =
+            last_words(&daemon, format!("{head}content-length: 26\r\n\r\n{line}").as_bytes());
+        assert!(!text.contains('*'), "{text}");
+    }
+    assert_eq!(daemon.keys(), 0);
+}
+
 #[test]
 fn the_largest_commands_are_taken() {
     let daemon = Daemon::new(TEN);

@@ -4,13 +4,18 @@
 //! No test knows how fast the machine is: rates are so slow that what is used stays used while a
 //! test runs, and what is to happen is waited for.
 
+mod bounds;
 mod cases;
+mod cli;
+mod connections;
+mod drain;
+mod hostile_http;
+mod hostile_resp;
 mod http;
+mod metrics;
+mod places;
 mod reload;
 mod reservations;
 mod resp;
+mod stalled;
 mod support;
-mod hostile_http;
-mod hostile_resp;
-mod places;
-mod drain;

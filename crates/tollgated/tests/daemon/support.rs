@@ -176,7 +176,15 @@ impl Daemon {
 
     /// Waits until a metric has this value.
     pub(crate) fn wait_for_metric(&self, series: &str, wanted: u64) {
-        wait_until(series, || self.metric(series) == wanted);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let value = self.metric(series);
+            if value == wanted {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{series} is {value} and not {wanted}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
@@ -227,7 +235,7 @@ pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
 }
 
 /// Waits until something is so.
-pub(crate) fn wait_until(what: &str, so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !so() {
         assert!(Instant::now() < deadline, "never: {what}");

@@ -1,0 +1,206 @@
+//! What people type: the words, the exit codes, and what is said where.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{Daemon, TEN, run};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// A file in a folder of its own.
+fn file(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("limits.toml");
+    std::fs::write(&path, text).expect("written");
+    let path = path.to_str().expect("a plain path").to_owned();
+    (folder, path)
+}
+
+#[test]
+fn a_check_ends_with_0_for_yes_1_for_no_and_3_for_no_answer() {
+    let daemon = Daemon::new(TEN);
+    let server = daemon.door("http").to_string();
+    let check = |words: &[&str]| run(&[&["check", "--server", &server], words].concat());
+    let (code, out, err) = check(&["tenant=acme", "--cost", "9"]);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "allowed by api, 1 of 10 left\n", ""));
+    let (code, out, _) = check(&["tenant=acme", "--cost", "2"]);
+    assert_eq!(code, 1);
+    assert!(out.starts_with("denied by api: over_limit, 1 of 10 left, retry in "), "{out}");
+    let (code, out, _) = check(&["tenant=acme", "--cost", "11"]);
+    assert_eq!(code, 1);
+    let never = "denied by api: cost_exceeds_burst, 1 of 10 left, and waiting does not help\n";
+    assert_eq!(out, never);
+    let (code, out, _) = check(&["tenant=acme", "--json"]);
+    assert_eq!((code, &json(&out)["remaining"]), (0, &0.into()));
+    let (code, out, _) = check(&["tenant=acme", "--json"]);
+    assert_eq!((code, &json(&out)["reason"]), (1, &"over_limit".into()));
+    let (code, out, _) = check(&["other=x", "--domain", "nowhere"]);
+    assert_eq!((code, out.as_str()), (0, "allowed: no limit applies\n"));
+    let (code, out, err) = check(&["tenant=a", "tenant=b"]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.starts_with("error: tenant is given twice\n"), "{err}");
+}
+
+#[test]
+fn without_an_answer_the_reason_is_on_stderr() {
+    let daemon = Daemon::new(TEN);
+    let resp = daemon.door("resp").to_string();
+    let (code, out, err) = run(&["check", "tenant=acme", "--server", &resp]);
+    assert_eq!((code, out.as_str()), (3, ""));
+    assert!(err.starts_with("error: the connection broke off: "), "{err}");
+    let gone = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.local_addr().expect("an address").to_string()
+    };
+    let (code, out, err) = run(&["check", "tenant=acme", "--server", &gone]);
+    assert_eq!((code, out.as_str()), (3, ""));
+    let expected = format!("error: nothing answers at {gone}: Connection refused");
+    assert!(err.starts_with(&expected) && err.contains("is `tollgate serve` running"), "{err}");
+    let (code, _, err) = run(&["check", "tenant=acme", "--server", "unix:/nowhere"]);
+    assert!(code == 3 && err.contains("nothing answers at unix:/nowhere"), "{err}");
+}
+
+#[test]
+fn a_secret_is_shown_from_a_file() {
+    let (folder, _) = file("");
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "sesame\n").expect("written");
+    let secret = secret.to_str().expect("a plain path");
+    let daemon = Daemon::with(TEN, &["--secret-file", secret]);
+    let server = daemon.door("http").to_string();
+    let check = ["check", "tenant=acme", "--server", &server];
+    let (code, out, err) = run(&check);
+    assert_eq!((code, out.as_str()), (3, ""));
+    assert!(err.contains("401") && err.contains("Authorization: Bearer"), "{err}");
+    let (code, out, _) = run(&[&check[..], &["--secret-file", secret]].concat());
+    assert_eq!((code, out.as_str()), (0, "allowed by api, 9 of 10 left\n"));
+}
+
+#[test]
+fn wrong_words_end_with_2_and_help_tells_the_exit_codes() {
+    for words in [
+        &["serve"][..],
+        &["serve", "--config", "x", "--nonsense"],
+        &["serve", "--config", "x", "--threads", "0"],
+        &["serve", "--config", "x", "--idle-seconds", "0"],
+        &["serve", "--config", "x", "--keys-max", "-1"],
+        &["serve", "--config", "x", "--headers", "none such"],
+        &["serve", "--config", "x", "--table-full", "panic"],
+        &["check"],
+        &["check", "tenant"],
+        &["check", "=acme"],
+        &["check", "a=b", "--cost", "-1"],
+        &["check", "a=b", "--server", "here"],
+        &["lint"],
+        &["sing"],
+        &[],
+    ] {
+        let (code, out, err) = run(words);
+        assert_eq!((code, out.as_str()), (2, ""), "{words:?}: {err}");
+        assert!(err.contains("--help"), "{words:?}: {err}");
+    }
+    let (code, out, _) = run(&["--help"]);
+    assert!(code == 0 && out.contains("Exit codes: 0 yes"), "{out}");
+    let (code, out, _) = run(&["serve", "--help"]);
+    assert!(code == 0 && out.contains("TOLLGATE_KEYS_MAX") && out.contains("--drain-seconds"));
+    let (code, out, _) = run(&["--version"]);
+    assert_eq!((code, out), (0, format!("tollgate {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+#[test]
+fn a_setting_that_cannot_be_ends_with_2_and_names_it() {
+    let (_folder, config) = file(TEN);
+    let serve = ["serve", "--config", &config, "--http", "127.0.0.1:0", "--resp", "off"];
+    for words in [["--log", "=!="], ["--keys-max", "0"], ["--keys-max", "99999999999"]] {
+        let (code, out, err) = run(&[&serve[..], &words].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{words:?}");
+        assert!(err.starts_with("error: ") && err.contains(words[0]), "{words:?}: {err}");
+    }
+}
+
+#[test]
+fn an_explanation_says_which_limits_apply_and_why_the_others_do_not() {
+    let policy = "[[limit]]\nname = \"api\"\nkey = [\"tenant\"]\nrate = \"10/d\"\n\
+                  [[limit]]\nname = \"login\"\nmatch = { route = \"login\" }\nrate = \"5/d\"\n\
+                  [[limit]]\nname = \"user\"\nmatch = { user = \"*\" }\nrate = \"5/d\"\n";
+    let daemon = Daemon::new(policy);
+    let server = daemon.door("http").to_string();
+    daemon.http().check("acme");
+    let words = ["explain", "tenant=acme", "route=logout"];
+    let (code, out, _) = run(&[&words[..], &["--server", &server]].concat());
+    assert_eq!(code, 0);
+    let expected = "allowed by api, 9 of 10 left\n  \
+                    applies api key {\"tenant\":\"acme\"}: allowed by api, 9 of 10 left\n  \
+                    not     login: the request's \"route\" is not \"login\"\n  \
+                    not     user: the request has no entry \"user\"\n";
+    assert_eq!(out, expected);
+    // By a file nothing is used, and no daemon is asked.
+    let (_folder, config) = file(policy);
+    let (code, out, _) = run(&[&words[..], &["--config", &config, "--json"]].concat());
+    let body = json(&out);
+    assert_eq!((code, &body["decision"]["remaining"]), (0, &10.into()));
+    assert_eq!(body["limits"].as_array().expect("a list").len(), 3);
+    let (code, _, err) = run(&[&words[..], &["--config", "/nowhere.toml"]].concat());
+    assert!(code == 3 && err.contains("/nowhere.toml:1:1: error: cannot be read"), "{err}");
+    assert_eq!(daemon.http().check("acme").left(), (200, Some(8)));
+}
+
+#[test]
+fn lint_ends_with_0_for_sound_1_for_mistakes_and_1_for_warnings_if_asked() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let tenants = examples.join("tenants.toml");
+    let (code, out, _) = run(&["lint", tenants.to_str().expect("a plain path")]);
+    assert_eq!(code, 0);
+    assert!(out.ends_with("tenants.toml: ok, 2 limits\n"), "{out}");
+    let shadow = examples.join("limits.toml");
+    let shadow = shadow.to_str().expect("a plain path");
+    let (code, out, _) = run(&["lint", shadow]);
+    assert!(code == 0 && out.contains(": warning: limit \"login\" is a shadow"), "{out}");
+    let (code, out, _) = run(&["lint", shadow, "--deny-warnings", "--json"]);
+    let body = json(&out);
+    assert_eq!((code, &body["valid"], &body["limits"]), (1, &true.into(), &3.into()));
+    assert_eq!(body["findings"][0]["severity"], "warning");
+    let (_folder, config) = file("[[limit]]\nname = \"api\"\nrate = \"5/s\"\nbrust = 9\n");
+    let (code, out, _) = run(&["lint", &config]);
+    assert_eq!(code, 1);
+    let expected = ":4:1: error: unknown field `brust`; did you mean `burst`?\n";
+    assert!(out.ends_with(expected), "{out}");
+    let (code, out, _) = run(&["lint", &config, "--json"]);
+    let finding = &json(&out)["findings"][0];
+    assert_eq!((code, &finding["line"], &finding["column"]), (1, &4.into(), &1.into()));
+    let (code, out, _) = run(&["lint", "/nowhere.toml"]);
+    assert!(code == 3 && out.is_empty(), "{out}");
+}
+
+#[test]
+fn the_schema_is_json_that_names_the_fields_of_both_dialects() {
+    let (code, out, _) = run(&["schema"]);
+    let schema = json(&out);
+    assert_eq!(code, 0);
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    for (dialect, field) in [("limit", "burst"), ("rate_limits", "overrides")] {
+        assert!(schema["properties"][dialect].to_string().contains(field), "{dialect}");
+    }
+}
+
+#[test]
+fn settings_come_from_the_environment_too_and_words_win() {
+    let (folder, config) = file(TEN);
+    let socket = format!("unix:{}", folder.path().join("http.sock").display());
+    let mut command = crate::support::tollgate();
+    command.args(["serve", "--http", "nonsense"]);
+    command.env("TOLLGATE_CONFIG", &config).env("TOLLGATE_HTTP", &socket);
+    let output = command.output().expect("it was built");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--http nonsense: must be"));
+    let output = crate::support::tollgate()
+        .args(["check", "tenant=acme"])
+        .env("TOLLGATE_SERVER", &socket)
+        .output()
+        .expect("it was built");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing answers at unix:"));
+}
