@@ -141,9 +141,12 @@ impl Serve {
         }
         let (stop, stopped) = watch::channel(false);
         let reload = tokio::spawn(reload(app.clone(), watch, hang_up));
+        let service = app.service.clone();
         let signals = tokio::spawn(async move {
             let ended = end.next().await;
             info!(signal = ended, "draining");
+            // Before anybody finds a door shut, every answer says that it is the last.
+            service.drain();
             let _ = stop.send(true);
             // A second one means at once.
             let ended = end.next().await;

@@ -45,7 +45,8 @@ pub(crate) struct Door {
     pub(crate) listener: Listener,
 }
 
-/// Serves all doors until `stop` says so, and then until every connection has ended.
+/// Serves all doors until `stop` says so, and then until every connection has ended; by then the
+/// service is draining.
 pub(crate) async fn serve(
     app: &Arc<App>,
     doors: Vec<Door>,
@@ -61,7 +62,6 @@ pub(crate) async fn serve(
         .collect();
     // The sender lives as long as the process.
     let _ = stop.wait_for(|stop| *stop).await;
-    app.service.drain();
     for task in accepting {
         let _ = task.await;
     }
