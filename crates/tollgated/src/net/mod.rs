@@ -28,7 +28,8 @@ pub(crate) struct Door {
     pub(crate) listener: Listener,
 }
 
-/// Serves all doors until `stop` says so, and then until every connection has ended.
+/// Serves all doors until `stop` says so, and then until every connection has ended; by then the
+/// service is draining.
 pub(crate) async fn serve(
     app: &Arc<App>,
     doors: Vec<Door>,
