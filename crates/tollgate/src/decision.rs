@@ -110,8 +110,8 @@ impl Decision {
         self.decided.map(|decided| decided.meter.remaining(decided.tat, self.now))
     }
 
-    /// The time in which the deciding limit's rate produces the whole burst of this key, rounded up;
-    /// `None` when it produces nothing. Any such time admits at most twice the burst.
+    /// The time in which the deciding limit's rate produces the whole burst of this key, rounded
+    /// up; `None` when it produces nothing. Any such time admits at most twice the burst.
     #[must_use]
     pub fn refill_time(&self) -> Option<Duration> {
         let meter = self.decided?.meter;
