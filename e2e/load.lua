@@ -25,7 +25,7 @@ function response(status)
   end
 end
 
-function done(summary)
+function done(summary, latency)
   local sum = { allowed = 0, denied = 0, other = 0 }
   local seen = ""
   for _, thread in ipairs(threads) do
@@ -35,5 +35,6 @@ function done(summary)
   local e = summary.errors
   io.write(string.format("allowed=%d denied=%d other=%d ", sum.allowed, sum.denied, sum.other))
   io.write(string.format("connect=%d read=%d write=%d ", e.connect, e.read, e.write))
-  io.write(string.format("timeout=%d %s\n", e.timeout, seen:sub(1, 60)))
+  io.write(string.format("timeout=%d longest_ms=%d ", e.timeout, latency.max / 1000))
+  io.write(seen:sub(1, 60), "\n")
 end

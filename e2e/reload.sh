@@ -28,7 +28,7 @@ done
 wait "$wrk"
 said=$(tail -1 "$WORK/wrk.reload")
 like 'reload: no request fails' \
-  'allowed=[1-9][0-9]+ denied=[1-9][0-9]+ other=0 connect=0 read=0 write=0 timeout=0 ' "$said"
+  'allowed=[1-9][0-9]+ denied=[1-9][0-9]+ other=0 connect=0 read=0 write=0 timeout=0 longest_ms=[0-9]+ ' "$said"
 echo "  $said"
 sleep 0.6
 same 'reload: the last file is invalid' 0 "$(metric tollgate_config_valid)"

@@ -10,7 +10,7 @@
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use crate::cell::{Counter, Mark, Meta, Mutex, MutexGuard, Read, Seen, Slot};
+use crate::cell::{Counter, Mark, Meta, Mutex, MutexGuard, Number, Read, Seen, Slot};
 use crate::key::KeyId;
 use crate::time::Instant;
 
@@ -24,6 +24,9 @@ pub(crate) struct Table {
     pinned: Counter,
     /// Which segment helps out next when one that is full has nothing to free.
     next_other: Counter,
+    /// Until when no segment tries a whole round, after one that looked at others too found nothing
+    /// to free (ns): under a flood of new keys each would come to another segment and try its own.
+    in_vain_until: Number,
 }
 
 /// What a segment's lock guards, besides the right to change owners.
@@ -111,6 +114,7 @@ impl Table {
             used: Counter::default(),
             pinned: Counter::default(),
             next_other: Counter::default(),
+            in_vain_until: Number::default(),
         }
     }
 
@@ -311,7 +315,8 @@ impl Locked<'_> {
     /// After a round that freed nothing, only a short step is tried for a while: a flood of new
     /// keys finds the answer "full" at that price.
     fn make_room(&mut self, now: Instant, is_as_new: &impl Fn(Meta, u64) -> bool) -> u64 {
-        if self.segment.in_vain_until > now {
+        let vain = self.segment.in_vain_until > now;
+        if vain || self.table.in_vain_until.get() > now.as_nanos() {
             return self.sweep_step(now, is_as_new);
         }
         let freed = self.sweep_round(now, is_as_new);
@@ -331,6 +336,7 @@ impl Locked<'_> {
             }
         }
         self.segment.in_vain_until = now.saturating_add(SWEEP_PAUSE);
+        table.in_vain_until.set(self.segment.in_vain_until.as_nanos());
         0
     }
 

@@ -107,25 +107,32 @@ impl Listener {
         }
     }
 
-    /// Lets nobody else connect, where that can be had: the system then drops the first packet of a
-    /// connection, and the client's repetition, a second later, finds a successor, or nobody.
+    /// Stops listening, and returns those who have connected and were not accepted yet: at most as
+    /// many as may wait, and closing the listener would cut them off.
     ///
-    /// Without it, whoever connects between the last look at the queue and its end is cut off.
-    pub(crate) fn shut(&self) {
+    /// Nobody is to connect between the last look at the queue and its end either. So the system is
+    /// made to drop the first packet of a connection, for as short as can be: its repetition, a
+    /// second later, finds a successor, or nobody.
+    pub(crate) fn end(self) -> Vec<Socket> {
+        let mut waiting: Vec<Socket> = self.accept_waiting().collect();
+        self.drop_packets();
+        waiting.extend(self.accept_waiting());
+        waiting
+    }
+
+    fn drop_packets(&self) {
         #[cfg(target_os = "linux")]
         if let Self::Tcp(listener) = self {
             const RETURN: u16 = 0x06;
             let none = [socket2::SockFilter::new(RETURN, 0, 0, 0)];
-            // Where filters are forbidden, few are cut off instead of nobody.
+            // Where filters are forbidden, a few are cut off.
             let _ = SockRef::from(listener).attach_filter(&none);
         }
     }
 
-    /// Accepts those who have connected by now, at most as many as may wait.
-    ///
-    /// It asks the system: of whom the runtime has not heard yet, [`accept`](Self::accept) does not
-    /// know either, and closing the listener would cut them off.
-    pub(crate) fn accept_waiting(&self) -> impl Iterator<Item = Socket> {
+    /// Asks the system: of whom the runtime has not heard yet, [`accept`](Self::accept) does not
+    /// know either.
+    fn accept_waiting(&self) -> impl Iterator<Item = Socket> {
         std::iter::from_fn(|| self.try_accept().ok()).take(BACKLOG as usize)
     }
 
@@ -188,34 +195,33 @@ mod tests {
         assert!(is_left_behind(&socket));
     }
 
-    #[test]
-    fn who_has_connected_unknown_to_the_runtime_is_accepted_all_the_same() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        let runtime = runtime.expect("a runtime");
-        // It is never run, so that it hears of nobody.
+    fn listener(runtime: &tokio::runtime::Runtime) -> (Listener, SocketAddr) {
         let _entered = runtime.enter();
         let address: Address = "127.0.0.1:0".parse().expect("an address");
         let listener = address.listen(false).expect("a free port");
         let Ok(Address::Tcp(address)) = listener.address() else { panic!("a port") };
+        (listener, address)
+    }
+
+    #[test]
+    fn who_has_connected_unknown_to_the_runtime_is_served_all_the_same() {
+        // It is never run, so that it hears of nobody.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let (listener, address) = listener(&runtime.expect("a runtime"));
         let _clients = [(); 2].map(|()| TcpStream::connect(address).expect("a connection"));
-        assert_eq!(listener.accept_waiting().count(), 2);
-        assert_eq!(listener.accept_waiting().count(), 0);
+        assert_eq!(listener.end().len(), 2);
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_shut_listener_keeps_those_who_wait_and_takes_nobody_else() {
+    fn a_listener_that_ends_takes_nobody_else() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        let runtime = runtime.expect("a runtime");
-        let _entered = runtime.enter();
-        let address: Address = "127.0.0.1:0".parse().expect("an address");
-        let listener = address.listen(true).expect("a free port");
-        let Ok(Address::Tcp(address)) = listener.address() else { panic!("a port") };
+        let (listener, address) = listener(&runtime.expect("a runtime"));
         let _waiting = TcpStream::connect(address).expect("a connection");
-        listener.shut();
+        listener.drop_packets();
         let late = TcpStream::connect_timeout(&address, std::time::Duration::from_millis(20));
         assert_eq!(late.map_err(|error| error.kind()).err(), Some(io::ErrorKind::TimedOut));
-        assert_eq!(listener.accept_waiting().count(), 1);
+        assert_eq!(listener.end().len(), 1);
     }
 
     #[test]

@@ -83,13 +83,12 @@ async fn accept_all(
             }
         }
     }
+    let Door { face, listener } = door;
     // Whoever has connected by now is served.
-    door.listener.shut();
-    for socket in door.listener.accept_waiting() {
-        admit(door.face, socket, &app, &workers);
+    for socket in listener.end() {
+        admit(face, socket, &app, &workers);
     }
-    drop(door.listener);
-    info!(target: "net", face = door.face.name(), "stopped listening");
+    info!(target: "net", face = face.name(), "stopped listening");
 }
 
 /// Gives a connection to the worker with the fewest, unless there are too many.
