@@ -37,7 +37,7 @@ all() {
   same "$name ECHO" 'a b' "$(cli "${r[@]}" ECHO 'a b')"
   same "$name COMMAND" '' "$(cli "${r[@]}" COMMAND | line)"
   same "$name COMMAND DOCS" '' "$(cli "${r[@]}" COMMAND DOCS | line)"
-  same "$name COMMAND COUNT" 13 "$(cli "${r[@]}" COMMAND COUNT)"
+  same "$name COMMAND COUNT" 16 "$(cli "${r[@]}" COMMAND COUNT)"
   same "$name SELECT 0" OK "$(cli "${r[@]}" SELECT 0)"
   same "$name CONFIG GET" 'save  ' "$(cli "${r[@]}" CONFIG GET save | tr '\n' ' ')"
   same "$name CLIENT SETINFO" OK "$(cli "${r[@]}" CLIENT SETINFO LIB-NAME e2e)"

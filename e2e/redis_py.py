@@ -32,6 +32,12 @@ def check_all(prefix, protocol):
     wanted = [[0, 100, 99 - n] for n in range(100)] + [[1, 100, 0]] * 900
     same(f"{prefix} a pipeline of 1000", wanted, [reply[:3] for reply in replies])
 
+    # As pipelines are unless they are told otherwise.
+    with client.pipeline() as pipe:
+        for _ in range(3):
+            pipe.execute_command("CL.THROTTLE", f"py {protocol} at once", 99, 1, 3600)
+        same(f"{prefix} a transaction", [99, 98, 97], [reply[2] for reply in pipe.execute()])
+
     unknown = "ResponseError: unknown command 'GET', with args beginning with: 'x' "
     same(f"{prefix} an unknown command", unknown, error_of(client.get, "x"))
     number = "ResponseError: Cell error: Store error: Couldn't parse as integer: many"

@@ -135,6 +135,9 @@ impl Reader {
             }
             family
         };
+        let unlimited = by_face(|of| of.unlimited.load(Relaxed));
+        let help = "Requests to which no limit applied, or only unlimited or shadow ones";
+        counter(encoder, "tollgate_unlimited_requests", help, unlimited)?;
         let open = by_face(|of| of.open.load(Relaxed).max(0) as u64);
         gauge(encoder, "tollgate_connections", "Connections that are open", open)?;
         let opened = by_face(|of| of.opened.load(Relaxed));

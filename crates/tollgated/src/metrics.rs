@@ -23,6 +23,8 @@ pub(crate) struct Metrics {
 pub(crate) struct FaceMetrics {
     /// By [`outcome_index`].
     pub(crate) decisions: [AtomicU64; OUTCOMES.len()],
+    /// Requests to which no limit applied, or unlimited ones alone.
+    pub(crate) unlimited: AtomicU64,
     /// Requests that were refused: understood, but wrong.
     pub(crate) invalid: AtomicU64,
     /// Bytes that were no request of the protocol.
@@ -58,7 +60,11 @@ fn outcome_index(outcome: Outcome) -> usize {
 impl Metrics {
     /// Counts a decision.
     pub(crate) fn decided(&self, face: Face, decision: &Decision) {
-        self.face(face).decisions[outcome_index(decision.outcome())].fetch_add(1, Relaxed);
+        let of = self.face(face);
+        of.decisions[outcome_index(decision.outcome())].fetch_add(1, Relaxed);
+        if decision.limit().is_none() && decision.shadow_denied_by().is_none() {
+            of.unlimited.fetch_add(1, Relaxed);
+        }
     }
 
     /// Counts a request that was understood and refused.

@@ -3,6 +3,7 @@
 //! A file that is found wrong changes nothing; that is said in the log, in a metric and by
 //! `/v1/limits` until it is right again. What a file says is known in `config`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,6 +71,7 @@ impl Policy {
     fn read(&self) -> Result<(), Vec<Finding>> {
         let loaded = config::load(&self.path, self.service.keys_max())?;
         let count = loaded.limits.len();
+        let before = self.names();
         let revision = self.service.replace(loaded.limits).map_err(|error| {
             // `load` tried them together, so that this does not happen.
             let (file, message) = (self.path.clone(), error.to_string());
@@ -78,7 +80,17 @@ impl Policy {
         for warning in &loaded.warnings {
             log(warning);
         }
-        info!(target: "policy", limits = count, revision, "limits are in force");
+        let source = self.path.display();
+        info!(target: "policy", limits = count, revision, %source, "limits are in force");
+        let after = self.names();
+        let list = |names: &mut dyn Iterator<Item = &String>| {
+            names.map(String::as_str).collect::<Vec<_>>().join(", ")
+        };
+        let gone = list(&mut before.difference(&after));
+        if !gone.is_empty() {
+            let new = list(&mut after.difference(&before));
+            warn!(target: "policy", gone, new, "usage under limits that are gone is forgotten");
+        }
         *self.lock() = Status {
             files: loaded.files,
             loaded_at: Some(SystemTime::now()),
@@ -86,6 +98,12 @@ impl Policy {
             warnings: loaded.warnings,
         };
         Ok(())
+    }
+
+    /// The limits in force, as domain/name.
+    fn names(&self) -> BTreeSet<String> {
+        let limits = self.service.limits();
+        limits.iter().map(|s| format!("{}/{}", s.limit.domain(), s.limit.name())).collect()
     }
 
     pub(crate) fn path(&self) -> &Path {

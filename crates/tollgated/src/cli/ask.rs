@@ -125,6 +125,11 @@ impl Explain {
         }
         let paint = Paint::of_stdout();
         say(&decision(&answer["decision"], "no limit applies", paint));
+        if let Some(domains) = answer["domains"].as_array() {
+            let known: Vec<&str> = domains.iter().filter_map(Value::as_str).collect();
+            let domain = &self.words.domain;
+            say(&format!("  no limit is in domain {domain:?}; domains: {}", known.join(", ")));
+        }
         for limit in answer["limits"].as_array().into_iter().flatten() {
             let name = limit["limit"].as_str().unwrap_or_default();
             if limit["applies"] == true {
@@ -162,15 +167,19 @@ fn refused(status: StatusCode, answer: &Value) -> Result<ExitCode, String> {
 /// One decision in a line; `open` is why it passes when no limit decided.
 fn decision(answer: &Value, open: &str, paint: Paint) -> String {
     let number = |name: &str| answer[name].as_u64();
+    let shadow = answer["shadow_denied_by"].as_str().map_or_else(String::new, |shadow| {
+        format!("; the shadow {} would have denied it", paint.yellow(shadow))
+    });
     let Some(limit) = answer["limit"].as_str() else {
-        return format!("{}: {open}", paint.green("allowed"));
+        let open = if shadow.is_empty() { open } else { "nothing denies it" };
+        return format!("{}: {open}{shadow}", paint.green("allowed"));
     };
     let left = match (number("remaining"), number("burst")) {
         (Some(remaining), Some(burst)) => format!(", {remaining} of {burst} left"),
         _ => String::new(),
     };
     if answer["allowed"] == true {
-        return format!("{} by {limit}{left}", paint.green("allowed"));
+        return format!("{} by {limit}{left}{shadow}", paint.green("allowed"));
     }
     let reason = answer["reason"].as_str().unwrap_or("for no reason");
     let retry = match number("retry_us") {
@@ -209,6 +218,8 @@ mod tests {
         let never = json!({"allowed": false, "limit": "api", "reason": "cost_exceeds_burst"});
         assert!(plain(never).ends_with("cost_exceeds_burst, and waiting does not help"));
         assert!(plain(json!({"allowed": true})).ends_with(": unlimited"));
+        let shadow = plain(json!({"allowed": true, "shadow_denied_by": "s"}));
+        assert!(shadow.contains("nothing denies it; the shadow"), "{shadow}");
     }
 
     #[test]

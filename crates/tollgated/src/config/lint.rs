@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate::{Allowance, Oversize};
+use tollgate::{Allowance, Oversize, Rate};
 
 use super::draft::Draft;
 use super::finding::Findings;
@@ -45,12 +45,36 @@ fn lint_alone(one: &Checked, findings: &mut Findings<'_>) {
 
 fn lint_overrides(one: &Checked, findings: &mut Findings<'_>) {
     for written in &one.draft.overrides {
+        let name = &one.draft.name;
+        if let Some((part, _)) = written.key.iter().find(|(_, value)| value == "*") {
+            let message = format!(
+                "limit {name:?}: in an override's key \"*\" is no pattern: it overrides the one \
+                 key whose {part:?} is \"*\""
+            );
+            findings.warning(written.places.of("key"), message);
+        }
+        if let (Some(Allowance::Metered { rate, burst }), Allowance::Metered { .. }) =
+            (written.allowance.allowance(), one.limit.allowance())
+            && is_faster_with_less(rate, burst, one.limit.allowance())
+        {
+            let message = format!(
+                "limit {name:?}: this override is faster than the limit, and its burst of {burst} \
+                 is below the limit's own; give it a burst"
+            );
+            findings.warning(written.places.of("rate"), message);
+        }
         if written.allowance.allowance() == Some(one.limit.allowance()) {
-            let name = &one.draft.name;
             let message = format!("limit {name:?}: this override is the same as the limit's own");
             findings.warning(written.places.of("rate"), message);
         }
     }
+}
+
+/// Whether an override admits more in the long run, and less at once.
+fn is_faster_with_less(rate: Rate, burst: u64, own: Allowance) -> bool {
+    let Allowance::Metered { rate: own_rate, burst: own_burst } = own else { return false };
+    let scaled = |one: Rate, other: Rate| u128::from(one.units()) * u128::from(other.period_ns());
+    burst < own_burst && scaled(rate, own_rate) > scaled(own_rate, rate)
 }
 
 /// Every request of a domain pays for each combination of entries that its limits match by.
@@ -172,6 +196,27 @@ burst = 5"#;
         assert_eq!(found(&limit("a", "5/s", OVERRIDE)), [expected]);
         assert!(found(&limit("a", "6/s", OVERRIDE)).is_empty());
         assert!(found(&limit("a", "5/s", &OVERRIDE.replace("burst = 5", "burst = 6"))).is_empty());
+    }
+
+    #[test]
+    fn an_override_for_more_that_gives_less_at_once_is_pointed_out() {
+        let with = |fields: &str| {
+            let key = "key = [\"tenant\"]\nburst = 1000\n";
+            let written = "[[limit.override]]\nkey = { tenant = \"pro\" }\n";
+            found(&limit("api", "10/s", &format!("{key}{written}{fields}")))
+        };
+        let found = with("rate = \"50/s\"\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("its burst of 50 is below the limit's own"), "{found:?}");
+        assert!(with("rate = \"50/s\"\nburst = 1000\n").is_empty());
+        assert!(with("rate = \"5/s\"\n").is_empty());
+    }
+
+    #[test]
+    fn a_star_in_an_override_is_pointed_out() {
+        let key = "key = [\"tenant\"]\n[[limit.override]]\nkey = { tenant = \"*\" }\n";
+        let shown = found(&limit("api", "10/s", &format!("{key}rate = \"50/s\"\n")));
+        assert!(shown[0].contains("\"*\" is no pattern"), "{shown:?}");
     }
 
     #[test]

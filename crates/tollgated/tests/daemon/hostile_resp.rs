@@ -202,7 +202,7 @@ fn clients_that_connect_find_what_they_ask_for() {
         ("CONFIG GET maxmemory", "[]".into()),
         ("COMMAND DOCS", "[]".into()),
         ("COMMAND", "[]".into()),
-        ("COMMAND COUNT", "13".into()),
+        ("COMMAND COUNT", "16".into()),
         ("CLIENT SETNAME other", "+OK".into()),
         ("CLIENT SETINFO LIB-NAME x", "+OK".into()),
         ("CLIENT NO-EVICT on", "+OK".into()),

@@ -1,5 +1,7 @@
 //! `/v1/check` and its kin: a body in, a decision out.
 
+use std::collections::BTreeSet;
+
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use tollgate::{Applies, Decision, Explained, Outcome, Reason, Request};
@@ -159,10 +161,16 @@ pub(crate) fn explanation(body: &[u8], service: &Service) -> Result<Value, Strin
     item.with(|request| {
         let explanation = service.explain(request);
         let limits = explanation.limits.iter().map(|limit| explained_value(limit, service));
-        json!({
-            "decision": decision_value(&explanation.decision, service),
-            "limits": limits.collect::<Vec<_>>(),
-        })
+        let limits: Vec<Value> = limits.collect();
+        let mut shown = json!({ "decision": decision_value(&explanation.decision, service) });
+        if limits.is_empty() {
+            // Most likely the domain is misspelt.
+            let all = service.limits();
+            let domains: BTreeSet<&str> = all.iter().map(|status| status.limit.domain()).collect();
+            shown["domains"] = json!(domains);
+        }
+        shown["limits"] = limits.into();
+        shown
     })
 }
 

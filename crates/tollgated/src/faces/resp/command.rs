@@ -2,6 +2,8 @@
 //!
 //! The connection's own state is here (protocol, name); decisions are the service's.
 
+use std::borrow::Cow;
+
 use super::parse::Words;
 use super::reply::{Protocol, Replies};
 use super::throttle;
@@ -16,6 +18,8 @@ pub(crate) struct Session {
     /// Its number, as `CLIENT ID` tells it.
     id: u64,
     name: Vec<u8>,
+    /// Commands since `MULTI`, if it was said.
+    queue: Option<Queue>,
     /// Whether the client may ask for more than to be let in.
     is_admitted: bool,
     /// Whether nothing need be shown to be let in.
@@ -28,12 +32,15 @@ impl Session {
     /// A connection that has said nothing yet; with `is_open`, no password is asked for.
     pub(crate) fn new(id: u64, is_open: bool) -> Self {
         let (protocol, name) = (Protocol::Resp2, Vec::new());
-        Self { protocol, id, name, is_admitted: is_open, is_open, ends: false }
+        Self { protocol, id, name, queue: None, is_admitted: is_open, is_open, ends: false }
     }
 
     /// Answers one command.
     pub(crate) fn answer(&mut self, words: &Words<'_>, app: &App, out: &mut Vec<u8>) {
         let Some((name, arguments)) = words.split_first() else { return };
+        if self.queue.is_some() && !QUEUE_ENDS.iter().any(|end| name.eq_ignore_ascii_case(end)) {
+            return self.keep(words, out);
+        }
         let service = &*app.service;
         let mut replies = Replies { out, protocol: self.protocol };
         if name.eq_ignore_ascii_case(b"CL.THROTTLE") && self.is_admitted {
@@ -57,6 +64,46 @@ impl Session {
             return replies.error(&wrong_number(command.name));
         }
         (command.answer)(self, words, app, &mut replies);
+    }
+
+    /// Bytes that are kept for `EXEC`.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes.min(QUEUE_BYTES_MAX))
+    }
+
+    /// Keeps a command for `EXEC`.
+    fn keep(&mut self, words: &Words<'_>, out: &mut Vec<u8>) {
+        let Some(queue) = &mut self.queue else { return };
+        let mut replies = Replies { out, protocol: self.protocol };
+        let known = COMMANDS.iter().any(|command| command.is(&words[0]));
+        queue.bytes += words.iter().map(|word| word.len() + WORD_COST).sum::<usize>();
+        if !known && !words[0].eq_ignore_ascii_case(b"CL.THROTTLE") {
+            queue.broken = true;
+            replies.error(&unknown(words));
+        } else if queue.bytes > QUEUE_BYTES_MAX {
+            queue.broken = true;
+            queue.commands = Vec::new();
+            replies.error("ERR too much is queued since MULTI");
+        } else {
+            queue.commands.push(words.iter().map(|word| Cow::Owned(word.to_vec())).collect());
+            replies.simple("QUEUED");
+        }
+    }
+
+    /// Answers the commands that were kept, one by one: nothing comes between them on this
+    /// connection, and none depends on another.
+    fn execute(&mut self, app: &App, replies: &mut Replies<'_>) {
+        let Some(queue) = self.queue.take() else {
+            return replies.error("ERR EXEC without MULTI");
+        };
+        if queue.broken {
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            return replies.error(text);
+        }
+        replies.array(queue.commands.len());
+        for words in &queue.commands {
+            self.answer(words, app, replies.out);
+        }
     }
 
     /// Lets the client in if it shows the secret, as the user `default`.
@@ -159,6 +206,22 @@ impl Session {
     }
 }
 
+/// What a client had kept for `EXEC`.
+#[derive(Debug, Default)]
+struct Queue {
+    commands: Vec<Words<'static>>,
+    bytes: usize,
+    /// Whether one of them could not be kept, so that none is to be executed.
+    broken: bool,
+}
+
+/// What is not kept between `MULTI` and `EXEC`.
+const QUEUE_ENDS: [&[u8]; 6] = [b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"RESET", b"QUIT"];
+/// Bytes of commands that are kept for `EXEC`: some five thousand throttles.
+const QUEUE_BYTES_MAX: usize = 1 << 20;
+/// What a kept word takes besides its bytes.
+const WORD_COST: usize = 32;
+
 /// A command, how many arguments it takes, and how it is answered.
 struct Command {
     name: &'static str,
@@ -194,7 +257,7 @@ impl Command {
 }
 
 /// All commands but `CL.THROTTLE`.
-const COMMANDS: [Command; 12] = [
+const COMMANDS: [Command; 15] = [
     Command::new("ping", 0..=1, |_, words, _, replies| match words.get(1) {
         Some(text) => replies.bulk(text),
         None => replies.simple("PONG"),
@@ -214,6 +277,18 @@ const COMMANDS: [Command; 12] = [
     Command::new("dbsize", 0..=0, |_, _, app, replies| {
         let (of_limits, brought) = app.service.keys_used();
         replies.integer((of_limits + brought) as i64);
+    }),
+    Command::new("multi", 0..=0, |session, _, _, replies| {
+        if session.queue.is_some() {
+            return replies.error("ERR MULTI calls can not be nested");
+        }
+        session.queue = Some(Queue::default());
+        replies.simple("OK");
+    }),
+    Command::new("exec", 0..=0, |session, _, app, replies| session.execute(app, replies)),
+    Command::new("discard", 0..=0, |session, _, _, replies| match session.queue.take() {
+        Some(_) => replies.simple("OK"),
+        None => replies.error("ERR DISCARD without MULTI"),
     }),
     Command::open("quit", 0..=MANY, |session, _, _, replies| {
         session.ends = true;

@@ -128,7 +128,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let sent = self.try_send(cx, output)?;
             self.unsent.extend_from_slice(&output[sent..]);
             output.shrink_to(OUTPUT_KEPT_BYTES);
-            if !self.held.hold(self.rest.capacity() + self.unsent.len()) {
+            let kept = self.rest.capacity() + self.unsent.len() + self.session.queued_bytes();
+            if !self.held.hold(kept) {
                 // It and others take no replies, and there is no room for more of them.
                 self.unsent = Vec::new();
                 self.session.ends = true;

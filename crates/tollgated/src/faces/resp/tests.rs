@@ -153,7 +153,9 @@ fn what_clients_say_at_connect_is_answered() {
         ),
         ("COMMAND", "*0\r\n"),
         ("COMMAND DOCS", "*0\r\n"),
-        ("COMMAND COUNT", ":13\r\n"),
+        ("COMMAND COUNT", ":16\r\n"),
+        ("EXEC", "-ERR EXEC without MULTI\r\n"),
+        ("DISCARD", "-ERR DISCARD without MULTI\r\n"),
         ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
         ("CONFIG GET appendonly", "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"),
         ("CONFIG GET x", "*0\r\n"),
@@ -231,6 +233,38 @@ fn a_browser_is_not_served() {
     let replies = replies_to(input, 0, &app);
     assert_eq!(replies, b"-ERR this door speaks the Redis protocol, not HTTP\r\n");
     assert_eq!(app.service.brought_counts().allowed, 0);
+}
+
+/// redis-py's pipelines are transactions unless they are told not to be.
+#[test]
+fn what_is_kept_since_multi_is_answered_at_exec() {
+    let (app, _) = App::for_tests(Vec::new());
+    let said = |lines: &[&str]| {
+        let input: Vec<u8> =
+            lines.iter().flat_map(|line| command(&line.split(' ').collect::<Vec<_>>())).collect();
+        String::from_utf8(replies_to(&input, 0, &app)).expect("text")
+    };
+    let throttle = "CL.THROTTLE k 15 30 60";
+    let one = |left: u64, reset: u64| format!("*5\r\n:0\r\n:16\r\n:{left}\r\n:-1\r\n:{reset}\r\n");
+    let expected = format!(
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n{}+PONG\r\n{}",
+        one(15, 2),
+        one(14, 4)
+    );
+    assert_eq!(said(&["MULTI", throttle, "PING", throttle, "EXEC"]), expected);
+    assert_eq!(said(&["MULTI", throttle, "DISCARD"]), "+OK\r\n+QUEUED\r\n+OK\r\n");
+    let broken = said(&["MULTI", throttle, "NOPE", "EXEC"]);
+    let end = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    assert!(broken.ends_with(end), "{broken}");
+    assert!(said(&["MULTI", "MULTI"]).contains("can not be nested"));
+    // Two were charged, and nothing that was given up.
+    assert_eq!(app.service.brought_counts().allowed, 2);
+    let long = "a".repeat(60_000);
+    let mut input = command(&["MULTI"]);
+    (0..20).for_each(|_| input.extend(command(&["ECHO", &long])));
+    input.extend(command(&["EXEC"]));
+    let replies = String::from_utf8(replies_to(&input, 0, &app)).expect("text");
+    assert!(replies.contains("too much is queued") && replies.ends_with(end), "{replies}");
 }
 
 #[test]
