@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::scratch::Scratch;
-use super::server::Server;
+use super::server::{Server, installed};
 
 /// A load that can be repeated.
 pub enum Client {
@@ -58,14 +58,6 @@ impl Client {
                 wrk_done(&output(command)?)
             }
         }
-    }
-}
-
-/// Says how to get a program that is not there.
-pub fn installed(program: &str, package: &str) -> Result<(), String> {
-    match Command::new(program).arg("--version").output() {
-        Ok(_) => Ok(()),
-        Err(_) => Err(format!("{program} is not installed (apt-get install {package})")),
     }
 }
 

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use super::MIB;
 use super::ask::{ask, get, resp};
-use super::client::installed;
 use super::scratch::Scratch;
 use crate::measure::process_cpu;
 use crate::memory::resident_bytes;
@@ -171,3 +170,11 @@ burst = 1000000
 const CORE: &str = "0";
 const CONFIG: &str = "tollgate.toml";
 const START_MAX: Duration = Duration::from_secs(10);
+
+/// Says how to get a program that is not there.
+pub fn installed(program: &str, package: &str) -> Result<(), String> {
+    match Command::new(program).arg("--version").output() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(format!("{program} is not installed (apt-get install {package})")),
+    }
+}

@@ -12,7 +12,7 @@ use tollgate::{Allowance, LimitStatus, Oversize};
 use super::ask::{Entries, Text, object};
 use super::decisions::{decision_value, key_value};
 use super::problem::Problem;
-use super::routes::{JSON_TYPE, Response, TEXT_TYPE, response};
+use super::response::{JSON_TYPE, Response, TEXT_TYPE, response};
 use crate::app::{App, HeaderStyle};
 use crate::service::offenders::{Offender, SEATS};
 

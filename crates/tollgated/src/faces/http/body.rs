@@ -20,7 +20,7 @@ pub(crate) async fn read(
     let announced = body.size_hint().lower();
     let read_at_most = if waits { BODY_BYTES_MAX } else { PASSED_OVER_BYTES_MAX };
     if announced > read_at_most as u64 {
-        return Err(Problem::body_too_large());
+        return Err(Problem::body_too_large(BODY_BYTES_MAX));
     }
     let read = tokio::time::timeout(time, collect(body, guard)).await;
     read.unwrap_or_else(|_| Err(Problem::body_too_slow()))
@@ -46,7 +46,7 @@ async fn collect(mut body: Incoming, guard: &Guard) -> Result<Bytes, Problem> {
         if length > BODY_BYTES_MAX {
             drop((first, all));
             pass_over(body).await;
-            return Err(Problem::body_too_large());
+            return Err(Problem::body_too_large(BODY_BYTES_MAX));
         }
         if !held.hold(length) {
             return Err(Problem::busy("too many large requests are arriving at once"));
@@ -66,5 +66,5 @@ async fn pass_over(mut body: Incoming) {
 }
 
 /// Two of the longest values that a request may have.
-pub(crate) const BODY_BYTES_MAX: usize = 2 << 20;
+const BODY_BYTES_MAX: usize = 2 << 20;
 const PASSED_OVER_BYTES_MAX: usize = 16 << 20;

@@ -10,7 +10,7 @@ use super::ask::{Ask, Item};
 use super::fields;
 use super::problem::{PROBLEM_TYPE, Problem, QUOTA_EXCEEDED, REDUCED_CAPACITY};
 use super::render::write_decision;
-use super::routes::{JSON_TYPE, Response, response};
+use super::response::{JSON_TYPE, Response, response};
 use crate::app::{App, HeaderStyle};
 use crate::face::Face;
 use crate::service::Service;

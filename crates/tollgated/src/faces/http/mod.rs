@@ -11,6 +11,7 @@ mod fields;
 mod problem;
 mod render;
 mod reservations;
+mod response;
 mod routes;
 
 use std::convert::Infallible;
@@ -32,7 +33,7 @@ use crate::app::App;
 use crate::face::Face;
 use crate::guard::{Guard, Phase, ticks};
 pub(crate) use decisions::explanation;
-use routes::Response;
+use response::Response;
 #[cfg(fuzzing)]
 pub(crate) use routes::post_all;
 

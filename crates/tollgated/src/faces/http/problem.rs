@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
-use super::routes::{Response, response};
+use super::response::{Response, response};
 use crate::service::reservations::{Correction, ReservationError};
 
 /// One problem.
@@ -58,8 +58,9 @@ impl Problem {
         Self::plain(StatusCode::FORBIDDEN, "Forbidden", detail)
     }
 
-    pub(crate) fn body_too_large() -> Self {
-        let detail = format!("at most {} bytes are read", super::body::BODY_BYTES_MAX);
+    /// A body of more than `most` bytes.
+    pub(crate) fn body_too_large(most: usize) -> Self {
+        let detail = format!("at most {most} bytes are read");
         let problem = Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "body-too-large",

@@ -9,7 +9,7 @@ use tollgate::Request;
 use super::ask::{Item, object};
 use super::decisions::decided;
 use super::problem::Problem;
-use super::routes::{JSON_TYPE, Response, response};
+use super::response::{JSON_TYPE, Response, response};
 use crate::app::{App, HeaderStyle};
 use crate::face::Face;
 use crate::service::reservations::{Correction, EXPIRY_MAX, ReservationId};

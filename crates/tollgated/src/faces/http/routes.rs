@@ -1,18 +1,15 @@
 //! Which path is answered by whom.
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, ORIGIN};
+use hyper::header::{AUTHORIZATION, EXPECT, HOST, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode, Uri};
 
 use super::problem::Problem;
+use super::response::{JSON_TYPE, Response, TEXT_TYPE, response};
 use super::{admin, body, decisions, reservations};
 use crate::app::{App, HeaderStyle};
 use crate::face::Face;
 use crate::guard::Guard;
-
-pub(crate) type Response = hyper::Response<Full<Bytes>>;
 
 /// What a request is answered with.
 type Answered = Result<Response, Problem>;
@@ -129,16 +126,6 @@ fn header_style(uri: &Uri, app: &App) -> Result<HeaderStyle, Problem> {
     })
 }
 
-/// A response with a body of this type.
-pub(crate) fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
-}
-
-pub(crate) const JSON_TYPE: &str = "application/json";
-pub(crate) const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 const BEARER: &[u8] = b"Bearer ";
 
 #[cfg(test)]
