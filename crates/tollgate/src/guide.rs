@@ -113,6 +113,25 @@
 //! [`Limiter::refund`](crate::Limiter::refund) gives back what was charged and not used, up to what
 //! the key still owes. The bound then holds net of refunds.
 //!
+//! # Costs that are known afterwards
+//!
+//! [`Limiter::reserve`](crate::Limiter::reserve) charges an estimate;
+//! [`Limiter::settle`](crate::Limiter::settle) corrects it to what was used, once, and
+//! [`Limiter::cancel`](crate::Limiter::cancel) gives it back. What the rate has produced since the
+//! charge may have been spent again, so that much does not come back: of x units of age a, at most
+//! max(0, x - rate x a). What was used beyond the estimate is owed, be there room or not.
+//! [`Reservation`](crate::Reservation) has a worked example.
+//!
+//! # Limits that come with the request
+//!
+//! [`Brought`](crate::Brought) charges a key by the rate and burst that the caller gives with each
+//! request, as redis-cell's `CL.THROTTLE` does. A key that is asked under another limit keeps what
+//! it owes.
+//!
+//! # Starting anew
+//!
+//! [`Limiter::reset`](crate::Limiter::reset) makes a request's keys as new: a tool for people.
+//!
 //! # Changing limits
 //!
 //! [`Limiter::replace`](crate::Limiter::replace) puts other limits in force at once. What was spent
