@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
-use tollgate::{Options, TableFull};
+use tollgate::{Clock, Options, Secret, TableFull};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -187,7 +187,13 @@ impl Serve {
             WhenFull::Share => TableFull::Share,
             WhenFull::Deny => TableFull::Deny,
         };
-        let options = Options { keys_max: self.keys_max, table_full, ..Options::default() };
+        let options = Options {
+            keys_max: self.keys_max,
+            table_full,
+            // A client that waits as long as it was told must not be early by its own clock.
+            clock: Clock::monotonic(),
+            secret: Secret::random(),
+        };
         let service = Arc::new(Service::new(options).map_err(|error| error.to_string())?);
         let policy = Arc::new(Policy::new(&self.config, service.clone()));
         let held = Arc::<std::sync::atomic::AtomicUsize>::default();
