@@ -117,6 +117,17 @@ mod tests {
     }
 
     #[test]
+    fn a_newcomer_inherits_the_lowest_count_as_its_error() {
+        let mut offenders = Offenders::default();
+        for n in 0..2 * SEATS {
+            count(&mut offenders, &(n % SEATS).to_string());
+        }
+        count(&mut offenders, "new");
+        let newcomer = offenders.seats.iter().find(|seat| name(seat) == b"new").expect("seated");
+        assert_eq!((newcomer.count, newcomer.error), (3, 2));
+    }
+
+    #[test]
     fn while_all_have_a_seat_the_counts_are_exact() {
         let mut offenders = Offenders::default();
         for n in 0..100_u64 {
