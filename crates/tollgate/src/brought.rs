@@ -18,7 +18,7 @@ use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
 use crate::gcra::{BURST_MAX, Meter, Oversize, Verdict, gcd};
 use crate::key::{KeyId, Part, Salt, Secret};
 use crate::limit::LimitError;
-use crate::limiter::{KEYS_MAX_MAX, Options};
+use crate::limiter::Options;
 use crate::rate::Rate;
 use crate::table::{Found, Full, Locked, Table, Visit};
 use crate::time::{Clock, Instant};
@@ -113,11 +113,8 @@ impl Brought {
     /// # Errors
     /// When `keys_max` is not 1 to 100,000,000.
     pub fn new(options: Options) -> Result<Self, LimitError> {
+        options.check()?;
         let Options { keys_max, clock, secret, .. } = options;
-        if keys_max == 0 || keys_max > KEYS_MAX_MAX {
-            let reason = "must be 1 to 100,000,000";
-            return Err(LimitError::of_options("keys_max", keys_max.to_string(), reason));
-        }
         let salt = secret.salt("", "", &[]);
         let core = Core {
             table: Table::new(keys_max),
@@ -144,17 +141,13 @@ impl Brought {
     ) -> Result<Decision, BroughtError> {
         let core = &*self.core;
         let key = core.salt.key(&core.secret, key.iter().copied());
-        // Once more when the allowance was dropped in between, for want of a key: bounded by what
-        // other callers bring.
-        loop {
-            let (number, meter) = core.meter_for(Allowed::new(rate, burst)?)?;
-            if let Ok(decision) = core.charge(key, number, &meter, cost) {
-                if cost > 0 {
-                    core.counts.count(Event::of(decision.outcome()));
-                }
-                return Ok(decision);
-            }
+        let decision = core.with_meter(Allowed::new(rate, burst)?, |number, meter| {
+            core.charge(key, number, meter, cost)
+        })?;
+        if cost > 0 {
+            core.counts.count(Event::of(decision.outcome()));
         }
+        Ok(decision)
     }
 
     /// Gives `cost` back to the key, which has then at most the whole burst.
@@ -170,12 +163,10 @@ impl Brought {
     ) -> Result<Decision, BroughtError> {
         let core = &*self.core;
         let id = core.salt.key(&core.secret, key.iter().copied());
-        loop {
-            let (number, meter) = core.meter_for(Allowed::new(rate, burst)?)?;
-            if let Ok(()) = core.give_back(id, number, &meter, cost) {
-                return self.check(key, rate, burst, 0);
-            }
-        }
+        core.with_meter(Allowed::new(rate, burst)?, |number, meter| {
+            core.give_back(id, number, meter, cost)
+        })?;
+        self.check(key, rate, burst, 0)
     }
 
     /// Different allowances that are kept, of [`ALLOWANCES_MAX`](Self::ALLOWANCES_MAX).
@@ -321,6 +312,21 @@ impl Core {
             drop(self.keeping.lock().unwrap_or_else(PoisonError::into_inner));
             if !self.kept.load().meters.contains_key(&number) {
                 return Err(Dropped);
+            }
+        }
+    }
+
+    /// Takes a step by an allowance's number and meter; once more when the allowance was dropped in
+    /// between, for want of a key: bounded by what other callers bring.
+    fn with_meter<T>(
+        &self,
+        allowed: Allowed,
+        step: impl Fn(u32, &Meter) -> Result<T, Dropped>,
+    ) -> Result<T, BroughtError> {
+        loop {
+            let (number, meter) = self.meter_for(allowed)?;
+            if let Ok(done) = step(number, &meter) {
+                return Ok(done);
             }
         }
     }

@@ -56,6 +56,17 @@ pub struct Options {
     pub secret: Secret,
 }
 
+impl Options {
+    /// Refuses what no table can be made of.
+    pub(crate) fn check(&self) -> Result<(), LimitError> {
+        if (1..=KEYS_MAX_MAX).contains(&self.keys_max) {
+            return Ok(());
+        }
+        let reason = "must be 1 to 100,000,000";
+        Err(LimitError::of_options("keys_max", self.keys_max.to_string(), reason))
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -74,11 +85,8 @@ impl Limiter {
     /// # Errors
     /// When limits contradict each other; see [`replace`](Self::replace).
     pub fn new(limits: Vec<Limit>, options: Options) -> Result<Self, LimitError> {
+        options.check()?;
         let Options { keys_max, table_full, clock, secret } = options;
-        if keys_max == 0 || keys_max > KEYS_MAX_MAX {
-            let reason = "must be 1 to 100,000,000";
-            return Err(LimitError::of_options("keys_max", keys_max.to_string(), reason));
-        }
         let core = Core {
             rules: Arc::new(ArcSwap::from_pointee(RuleSet::default())),
             table: Table::new(keys_max),
@@ -254,4 +262,4 @@ impl Core {
 }
 
 /// Such a table takes 3.2 GB of address space.
-pub(crate) const KEYS_MAX_MAX: u64 = 100_000_000;
+const KEYS_MAX_MAX: u64 = 100_000_000;

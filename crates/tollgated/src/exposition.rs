@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet, prometheus_text, text,
-};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tollgate::Counts;
@@ -211,16 +209,9 @@ fn counter(
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (labels, value) in &family.0 {
-        encode_counter(&mut metric.encode_family(labels)?, value)?;
+        metric.encode_family(labels)?.encode_counter::<NoLabelSet, _, f64>(value, None)?;
     }
     Ok(())
-}
-
-fn encode_counter(
-    metric: &mut prometheus_client::encoding::MetricEncoder<'_>,
-    value: &impl EncodeCounterValue,
-) -> fmt::Result {
-    metric.encode_counter::<NoLabelSet, _, f64>(value, None)
 }
 
 fn gauge(
@@ -231,14 +222,7 @@ fn gauge(
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (labels, value) in &family.0 {
-        encode_gauge(&mut metric.encode_family(labels)?, value)?;
+        metric.encode_family(labels)?.encode_gauge(value)?;
     }
     Ok(())
-}
-
-fn encode_gauge(
-    metric: &mut prometheus_client::encoding::MetricEncoder<'_>,
-    value: &impl EncodeGaugeValue,
-) -> fmt::Result {
-    metric.encode_gauge(value)
 }

@@ -5,6 +5,8 @@ pub(crate) mod resp;
 
 use std::time::Duration;
 
+use tollgate::{Decision, Retry};
+
 use crate::face::Face;
 
 /// The last word to a client for whom there is no room.
@@ -15,6 +17,14 @@ pub(crate) fn says_full(face: Face) -> &'static [u8] {
               content-length: 0\r\nconnection: close\r\n\r\n"
         }
         Face::Resp => b"-ERR max number of clients reached\r\n",
+    }
+}
+
+/// The time from a decision to what it says is later; none if it never comes.
+pub(crate) fn wait(decision: &Decision, until: Option<Retry>) -> Option<Duration> {
+    match until? {
+        Retry::At(at) => Some(at.saturating_since(decision.now())),
+        Retry::Never => None,
     }
 }
 

@@ -123,7 +123,7 @@ impl Desk {
                 Phase::Reading | Phase::Writing => age >= partial,
                 Phase::Busy => false,
             };
-            if draining >= drain.max(1) {
+            if draining >= drain {
                 guard.ask_to_end();
             }
             if late {
@@ -131,7 +131,7 @@ impl Desk {
                 // Counted once, though a busy machine may sweep again before the task is gone.
                 guard.note(Phase::Busy);
             }
-            if late || draining > drain.max(1) + LAST_TICKS {
+            if late || draining > drain + LAST_TICKS {
                 task.abort();
             }
             true

@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::{Bytes, BytesMut};
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
-use tollgate::{Decision, Retry};
+use tollgate::Decision;
 
 use crate::app::HeaderStyle;
-use crate::faces::seconds;
+use crate::faces::{seconds, wait};
 use crate::service::{Label, Service};
 
 /// Adds the fields of a decision.
@@ -22,12 +22,8 @@ pub(crate) fn add(
     service: &Service,
     style: HeaderStyle,
 ) {
-    let wait = |retry: Option<Retry>| match retry? {
-        Retry::At(at) => Some(at.saturating_since(decision.now())),
-        Retry::Never => None,
-    };
     let retry = decision.retry_at();
-    if let Some(retry) = wait(retry) {
+    if let Some(retry) = wait(decision, retry) {
         headers.insert(RETRY_AFTER, number(seconds(retry).max(1)));
     }
     let (Some(limit), Some(burst)) = (decision.limit(), decision.burst()) else { return };
@@ -37,7 +33,7 @@ pub(crate) fn add(
         remaining: decision.remaining().unwrap_or(0).min(INTEGER_MAX),
         window: decision.refill_time().map(|time| seconds(time).clamp(1, INTEGER_MAX)),
         // A denied client wants to know when to come back, another when all is back.
-        next: wait(if retry.is_some() { retry } else { decision.reset_at() }),
+        next: wait(decision, retry.or_else(|| decision.reset_at())),
     };
     standing.add(headers, style);
 }

@@ -4,6 +4,7 @@
 
 use tollgate::{Decision, Outcome, Retry};
 
+use crate::faces::wait;
 use crate::service::Service;
 
 /// Writes a decision's members, without the braces around them.
@@ -18,12 +19,9 @@ pub(crate) fn write_decision(out: &mut Vec<u8>, decision: &Decision, service: &S
     }
     write_number(out, "burst", decision.burst());
     write_number(out, "remaining", decision.remaining());
-    let micros = |retry: Option<Retry>| match retry? {
-        Retry::At(at) => {
-            let wait = at.saturating_since(decision.now()).as_nanos().div_ceil(1_000);
-            Some(u64::try_from(wait).unwrap_or(u64::MAX))
-        }
-        Retry::Never => None,
+    let micros = |until: Option<Retry>| {
+        let micros = wait(decision, until)?.as_nanos().div_ceil(1_000);
+        Some(u64::try_from(micros).unwrap_or(u64::MAX))
     };
     match decision.retry_at() {
         Some(Retry::Never) => out.extend_from_slice(b",\"never\":true"),

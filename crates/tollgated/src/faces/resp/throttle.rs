@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use tollgate::{Brought, BroughtError, Decision, Rate, RateError, Retry};
+use tollgate::{Brought, BroughtError, Decision, Rate, RateError};
 
 use super::reply::Replies;
 use crate::face::Face;
-use crate::faces::seconds;
+use crate::faces::{seconds, wait};
 use crate::service::{Brings, Service};
 
 /// Answers one `CL.THROTTLE`, given the words behind its name.
@@ -50,16 +50,13 @@ fn decide(arguments: &[Cow<'_, [u8]>], service: &Service) -> Result<Decision, Ce
 /// (limited, limit, remaining, retry after, reset after), the last two in seconds.
 fn write(decision: &Decision, replies: &mut Replies<'_>) {
     let natural = |value: Option<u64>| i64::try_from(value.unwrap_or(0)).unwrap_or(i64::MAX);
-    let wait = |retry: Option<Retry>| match retry {
-        Some(Retry::At(at)) => natural(Some(seconds(at.saturating_since(decision.now())))),
-        Some(Retry::Never) | None => -1,
-    };
+    let whole = |until| wait(decision, until).map_or(-1, |wait| natural(Some(seconds(wait))));
     replies.array(5);
     replies.integer(i64::from(!decision.is_allowed()));
     replies.integer(natural(decision.burst()));
     replies.integer(natural(decision.remaining()));
-    replies.integer(wait(decision.retry_at()));
-    replies.integer(wait(decision.reset_at()));
+    replies.integer(whole(decision.retry_at()));
+    replies.integer(whole(decision.reset_at()));
 }
 
 /// A whole number as redis-cell reads it.
