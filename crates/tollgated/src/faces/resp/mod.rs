@@ -223,7 +223,7 @@ pub(crate) fn replies_to(input: &[u8], split: usize, app: &App) -> Vec<u8> {
 }
 
 /// What one read brings at most. It bounds the replies to it too: the longest, to a few letters, is
-/// some 200 bytes, which makes two megabytes.
+/// some 200 bytes, which makes two megabytes, and what was kept for `EXEC` makes six.
 const READ_BYTES_MAX: usize = 64 << 10;
 const OUTPUT_KEPT_BYTES: usize = 256 << 10;
 /// How long, and for how many bytes, a client is listened to after the last word.
