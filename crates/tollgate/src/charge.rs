@@ -81,6 +81,17 @@ impl Want {
     pub(crate) fn new(rule: u32, key: KeyId, cost: u64) -> Self {
         Self { rule, key, cost }
     }
+
+    /// What a key of a limit that applies is to be charged; nothing if the limit is unlimited.
+    #[inline]
+    pub(crate) fn of(
+        rule: &Rule,
+        position: u32,
+        key: impl FnOnce() -> KeyId,
+        cost: u64,
+    ) -> Option<Self> {
+        (!rule.is_open()).then(|| Self::new(position, key(), cost))
+    }
 }
 
 impl Core {
@@ -418,14 +429,17 @@ impl<T: Copy> Charges<T> {
 
 impl Charges<Want> {
     /// Adds what one descriptor costs a key; several of a request that cost one key cost it their
-    /// sum.
+    /// sum. Returns where it is.
     #[inline]
-    pub(crate) fn add(&mut self, want: Want) {
-        let same = |other: &&mut Want| (other.rule, other.key) == (want.rule, want.key);
-        match self.as_mut_slice().iter_mut().find(same) {
-            Some(other) => other.cost = other.cost.saturating_add(want.cost),
-            None => self.push(want),
-        }
+    pub(crate) fn add(&mut self, want: Want) -> usize {
+        let same = |other: &Want| (other.rule, other.key) == (want.rule, want.key);
+        let Some(known) = self.as_slice().iter().position(same) else {
+            self.push(want);
+            return self.count - 1;
+        };
+        let other = &mut self.as_mut_slice()[known];
+        other.cost = other.cost.saturating_add(want.cost);
+        known
     }
 }
 

@@ -8,9 +8,10 @@ use crate::charge::{Charges, Core, Passed, Stale, Step, Want};
 use crate::counts::Event;
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
 use crate::gcra::Retry;
-use crate::request::{Descriptor, Request};
-use crate::rules::{Rule, RuleSet};
+use crate::request::Request;
+use crate::rules::{Domain, Rule, RuleSet};
 use crate::time::Instant;
+use crate::walk::{End, Paths};
 
 impl Core {
     pub(crate) fn decide(&self, request: &Request<'_>, spend: bool) -> Decision {
@@ -18,7 +19,9 @@ impl Core {
         loop {
             let rules = self.rules.load();
             let mut wants = Charges::default();
-            self.each_want(&rules, request, |want| wants.add(want));
+            self.each_want(&rules, request, |want| {
+                wants.add(want);
+            });
             if let Ok(decision) = self.decide_charges(&rules, wants.as_slice(), now, spend) {
                 return decision;
             }
@@ -62,10 +65,24 @@ impl Core {
         now: Instant,
         spend: bool,
     ) -> Result<Decision, Stale> {
+        Ok(self.find(rules, wants, now, spend)?.decision(now))
+    }
+
+    /// What the steps of a decision come to, once they are taken or undone.
+    pub(crate) fn find<'r>(
+        &self,
+        rules: &'r RuleSet,
+        wants: &[Want],
+        now: Instant,
+        spend: bool,
+    ) -> Result<Findings<'r>, Stale> {
         let mut findings = Findings::default();
-        for want in wants {
-            let rule = &*rules.rules[want.rule as usize];
-            findings.add(rule, want, &self.look(rules, want, now)?, now);
+        if wants.len() > 1 || !spend {
+            for want in wants {
+                let rule = &*rules.rules[want.rule as usize];
+                findings.add(rule, want, &self.look(rules, want, now)?, now);
+            }
+            findings.close(now);
         }
         if findings.denied.is_none() && spend {
             findings = self.charge_all(rules, wants, now)?;
@@ -73,7 +90,7 @@ impl Core {
         if spend {
             findings.count(rules, wants);
         }
-        Ok(findings.decision(now))
+        Ok(findings)
     }
 
     /// Charges all or none, in order.
@@ -85,7 +102,7 @@ impl Core {
     ) -> Result<Findings<'r>, Stale> {
         let mut findings = Findings::default();
         let mut made: Charges<Option<Passed>> = Charges::default();
-        for want in wants {
+        for (want, left) in wants.iter().zip((0..wants.len()).rev()) {
             let rule = &*rules.rules[want.rule as usize];
             match self.charge(rules, want, now) {
                 Ok(step) => {
@@ -96,6 +113,9 @@ impl Core {
                     self.undo_all(rules, wants, made.as_slice());
                     return Err(stale);
                 }
+            }
+            if left == 0 {
+                findings.close(now);
             }
             if findings.denied.is_some() {
                 self.undo_all(rules, wants, made.as_slice());
@@ -122,28 +142,59 @@ impl Core {
         request: &Request<'_>,
         mut found: impl FnMut(Want),
     ) {
-        for descriptor in request.descriptors() {
-            self.each_want_of(rules, request.domain(), descriptor, &mut found);
+        self.each_match(rules, request, |_, want| want.into_iter().for_each(&mut found));
+    }
+
+    /// Calls `found` with each limit that applies: the descriptor's position, and what the limit is
+    /// to be charged, which is nothing if it is unlimited.
+    #[inline]
+    pub(crate) fn each_match(
+        &self,
+        rules: &RuleSet,
+        request: &Request<'_>,
+        mut found: impl FnMut(usize, Option<Want>),
+    ) {
+        match rules.domain(request.domain()) {
+            None => {}
+            Some(Domain::Set(matcher)) => {
+                for (index, descriptor) in request.descriptors().iter().enumerate() {
+                    matcher.each(&self.secret, descriptor, |position| {
+                        let rule = &rules.rules[position as usize];
+                        let key = || rule.key_of(&self.secret, descriptor);
+                        found(index, Want::of(rule, position, key, descriptor.cost()));
+                    });
+                }
+            }
+            Some(Domain::Path(paths)) => self.each_reached(rules, paths, request, found),
         }
     }
 
-    /// The same for one descriptor.
-    #[inline]
-    pub(crate) fn each_want_of(
+    /// The same in a domain of paths, where one limit may put others out of force.
+    fn each_reached(
         &self,
         rules: &RuleSet,
-        domain: &str,
-        descriptor: &Descriptor<'_>,
-        mut found: impl FnMut(Want),
+        paths: &Paths,
+        request: &Request<'_>,
+        mut found: impl FnMut(usize, Option<Want>),
     ) {
-        let Some(matcher) = rules.domain(domain) else { return };
-        matcher.each(&self.secret, descriptor, |position| {
-            let rule = &rules.rules[position as usize];
-            if !rule.is_open() {
-                let key = rule.key_of(&self.secret, descriptor);
-                found(Want::new(position, key, descriptor.cost()));
+        let reached = |descriptor| match paths.walk(&self.secret, descriptor)? {
+            (End::Limit(position), hows) => Some((position, hows)),
+            (End::Blank, _) => None,
+        };
+        let mut replaced: Vec<u32> = Vec::new();
+        if paths.have_replaced() && !cfg!(tollgate_mutant = "replaced_applies") {
+            for (position, _) in request.descriptors().iter().filter_map(reached) {
+                replaced.extend(&rules.rules[position as usize].replaces);
             }
-        });
+        }
+        for (index, descriptor) in request.descriptors().iter().enumerate() {
+            let Some((position, hows)) = reached(descriptor) else { continue };
+            if !replaced.contains(&position) {
+                let rule = &rules.rules[position as usize];
+                let key = || rule.key_on_path(&self.secret, descriptor, &hows);
+                found(index, Want::of(rule, position, key, descriptor.cost()));
+            }
+        }
     }
 }
 
@@ -162,32 +213,84 @@ pub(crate) fn conclude(rule: &Rule, want: &Want, step: &Step<'_>, now: Instant) 
 
 /// What the steps of a decision come to.
 #[derive(Default)]
-struct Findings<'r> {
+pub(crate) struct Findings<'r> {
     /// The denial that lasts the longest.
     denied: Option<Denial<'r>>,
     /// Of the limits that allow the one with the least remaining.
     closest: Option<Decided>,
     /// The first shadow limit that would have denied.
     shadow: Option<LimitId>,
+    /// Of the quotas that deny the one that does so for the shortest time.
+    quota_denied: Option<Denial<'r>>,
+    /// Whether a quota allows, which is enough for all.
+    quota_allows: bool,
     /// What each want came to, in their order.
-    outcomes: Charges<Option<Outcome>>,
+    seen: Charges<Option<Seen<'r>>>,
+}
+
+/// A step without what undoes it.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'r> {
+    rule: &'r Rule,
+    outcome: Outcome,
+    decided: Option<Decided>,
+}
+
+impl<'r> Seen<'r> {
+    pub(crate) fn of(rule: &'r Rule, want: &Want, step: &Step<'_>) -> Self {
+        Self { rule, outcome: step.outcome, decided: step.decided(rule, want) }
+    }
+
+    /// What is said of it alone.
+    pub(crate) fn standing(&self, now: Instant) -> Decision {
+        let denied = self.outcome != Outcome::Allowed;
+        if decides_nothing(self.rule) {
+            let shadow = denied.then_some(self.rule.id);
+            return Decision { outcome: Outcome::Allowed, decided: self.decided, shadow, now };
+        }
+        Decision { outcome: self.outcome, decided: self.decided, shadow: None, now }
+    }
 }
 
 impl<'r> Findings<'r> {
+    /// What a want came to; nothing if a denial came before it.
+    pub(crate) fn seen(&self, want: usize) -> Option<Seen<'r>> {
+        self.seen.as_slice().get(want).copied().flatten()
+    }
+
     fn add(&mut self, rule: &'r Rule, want: &Want, step: &Step<'_>, now: Instant) {
-        self.outcomes.push(Some(step.outcome));
+        let seen = Seen::of(rule, want, step);
+        let Seen { outcome, decided, .. } = seen;
+        self.seen.push(Some(seen));
         if decides_nothing(rule) {
-            let denied = step.outcome != Outcome::Allowed;
+            let denied = outcome != Outcome::Allowed;
             self.shadow = self.shadow.or(denied.then_some(rule.id));
             return;
         }
         // An unlimited key has nothing to say.
-        let Some(decided) = step.decided(rule, want) else { return };
-        match step.outcome {
-            Outcome::Allowed => self.closest = closer(self.closest, decided, now),
-            Outcome::Denied(reason) => {
-                self.denied = longer(self.denied, (reason, rule, decided), now);
+        let Some(decided) = decided else { return };
+        match outcome {
+            Outcome::Allowed => {
+                self.quota_allows |= rule.limit.is_quota();
+                self.closest = closer(self.closest, decided, now);
             }
+            Outcome::Denied(reason) => {
+                let denial = (reason, rule, decided);
+                if rule.limit.is_quota() {
+                    self.quota_denied = shorter(self.quota_denied, denial, now);
+                } else {
+                    self.denied = longer(self.denied, denial, now);
+                }
+            }
+        }
+    }
+
+    /// Once all are added: quotas deny if none of them allows.
+    fn close(&mut self, now: Instant) {
+        if let Some(denial) = self.quota_denied
+            && (!self.quota_allows || cfg!(tollgate_mutant = "each_quota_denies"))
+        {
+            self.denied = longer(self.denied, denial, now);
         }
     }
 
@@ -196,9 +299,9 @@ impl<'r> Findings<'r> {
         if let Some((reason, rule, _)) = self.denied {
             rule.counts.count(Event::Denied(reason));
         }
-        for (want, outcome) in wants.iter().zip(self.outcomes.as_slice()) {
+        for (want, seen) in wants.iter().zip(self.seen.as_slice()) {
             let rule = &*rules.rules[want.rule as usize];
-            let event = outcome.map(|outcome| event(rule, outcome));
+            let event = seen.map(|seen| event(rule, seen.outcome));
             let counts = event == Some(Event::ShadowDenied) || self.denied.is_none();
             if let Some(event) = event.filter(|_| counts && want.cost > 0) {
                 rule.counts.count(event);
@@ -206,7 +309,7 @@ impl<'r> Findings<'r> {
         }
     }
 
-    fn decision(&self, now: Instant) -> Decision {
+    pub(crate) fn decision(&self, now: Instant) -> Decision {
         let (outcome, decided) = match self.denied {
             Some((reason, _, decided)) => (Outcome::Denied(reason), Some(decided)),
             None => (Outcome::Allowed, self.closest),
@@ -236,16 +339,25 @@ type Denial<'r> = (Reason, &'r Rule, Decided);
 
 /// Of two denials the one that lasts longer: the request must outwait both.
 fn longer<'r>(known: Option<Denial<'r>>, other: Denial<'r>, now: Instant) -> Option<Denial<'r>> {
-    let retry = |(reason, _, decided): Denial<'_>| {
-        let outcome = Outcome::Denied(reason);
-        let denial = Decision { outcome, decided: Some(decided), shadow: None, now };
-        denial.retry_at().unwrap_or(Retry::Never)
-    };
     match known {
         Some(known) if cfg!(tollgate_mutant = "first_denial_stands") => Some(known),
-        Some(known) if retry(known) >= retry(other) => Some(known),
+        Some(known) if retry(known, now) >= retry(other, now) => Some(known),
         _ => Some(other),
     }
+}
+
+/// Of two denials the one that ends sooner.
+fn shorter<'r>(known: Option<Denial<'r>>, other: Denial<'r>, now: Instant) -> Option<Denial<'r>> {
+    match known {
+        Some(known) if retry(known, now) <= retry(other, now) => Some(known),
+        _ => Some(other),
+    }
+}
+
+fn retry((reason, _, decided): Denial<'_>, now: Instant) -> Retry {
+    let outcome = Outcome::Denied(reason);
+    let denial = Decision { outcome, decided: Some(decided), shadow: None, now };
+    denial.retry_at().unwrap_or(Retry::Never)
 }
 
 /// Of two limits that allow the one with less remaining.

@@ -18,7 +18,7 @@ use crate::gcra::Meter;
 use crate::key::{KeyId, Part};
 use crate::limiter::Limiter;
 use crate::plain::Plain;
-use crate::request::{Descriptor, Entry, RequestError};
+use crate::request::{Descriptor, Entry, Request, RequestError};
 use crate::rules::{Rule, RuleSet};
 use crate::table::SlotRef;
 use crate::time::Instant;
@@ -293,8 +293,10 @@ fn look_up(
         entries.iter().map(|(name, value)| Entry::new(name, value)).collect();
     let mut wants = Charges::default();
     // They were a descriptor's before, so they are one now.
-    if let Ok(descriptor) = Descriptor::new(&entries) {
-        limiter.core.each_want_of(rules, domain, &descriptor, |want| wants.push(want));
+    if let Ok(descriptor) = Descriptor::ordered(&entries) {
+        let descriptors = [descriptor];
+        let request = Request::new(&descriptors).in_domain(domain);
+        limiter.core.each_want(rules, &request, |want| wants.push(want));
     }
     wants
 }

@@ -5,91 +5,14 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 
 use crate::gcra::{BURST_MAX, Meter, Oversize};
+use crate::path::Step;
 use crate::rate::Rate;
-
-/// What a limit says, as written. [`Limit::parse`] checks it.
-///
-/// ```
-/// use tollgate::{Limit, LimitSpec};
-/// let limit = Limit::parse(&LimitSpec {
-///     name: "api",
-///     matches: &[("metric", "read_iops")],
-///     key: &["tenant"],
-///     rate: "5000/s",
-///     burst: Some(10_000),
-///     ..LimitSpec::DEFAULT
-/// })?;
-/// assert_eq!(limit.name(), "api");
-/// # Ok::<(), tollgate::LimitError>(())
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct LimitSpec<'a> {
-    /// The limit's name, and its only label in metrics. Typically `api`; 1 to 64 of `[a-z0-9-_.]`,
-    /// and unique in its domain.
-    pub name: &'a str,
-    /// The domain whose requests it sees. Typically left alone; at most 256 bytes, not empty.
-    pub domain: &'a str,
-    /// Entries that a descriptor must have: (name, value), where `"*"` stands for any value. An
-    /// empty list applies to every descriptor of the domain; at most 16, each name once.
-    pub matches: &'a [(&'a str, &'a str)],
-    /// Entries whose values split the limit into separate keys. Typically `["tenant"]`; an empty
-    /// list is one key for all; at most 8, each name once.
-    pub key: &'a [&'a str],
-    /// Units per period (see [`Rate::parse`]), or `unlimited`, or `zero`.
-    pub rate: &'a str,
-    /// Units that may pass at one instant after a rest. Defaults to the N of a rate `N/period`; at
-    /// least 1 unless the rate is `zero`; excludes `burst_ratio`.
-    pub burst: Option<u64>,
-    /// The burst as this many seconds of the rate, rounded down. Typically 2.0; finite, above 0,
-    /// and the product at least 1; excludes `burst`.
-    pub burst_ratio: Option<f64>,
-    /// The guarantee that the limit needs. Only `local` is built.
-    pub guarantee: &'a str,
-    /// What becomes of a cost above the burst.
-    pub oversize: Oversize,
-    /// Evaluate and count, never deny.
-    pub shadow: bool,
-    /// Keys with a rate of their own; they always keep a cell.
-    pub overrides: &'a [OverrideSpec<'a>],
-}
-
-impl LimitSpec<'_> {
-    /// Every optional field at its default; `name` and `rate` must be given.
-    pub const DEFAULT: Self = Self {
-        name: "",
-        domain: crate::request::DEFAULT_DOMAIN,
-        matches: &[],
-        key: &[],
-        rate: "",
-        burst: None,
-        burst_ratio: None,
-        guarantee: "local",
-        oversize: Oversize::Never,
-        shadow: false,
-        overrides: &[],
-    };
-}
-
-/// A key with a rate of its own.
-#[derive(Debug, Clone, Copy)]
-pub struct OverrideSpec<'a> {
-    /// The key, as (entry name, value) for each part of the limit's key.
-    pub key: &'a [(&'a str, &'a str)],
-    /// As [`LimitSpec::rate`].
-    pub rate: &'a str,
-    /// As [`LimitSpec::burst`].
-    pub burst: Option<u64>,
-    /// As [`LimitSpec::burst_ratio`].
-    pub burst_ratio: Option<f64>,
-}
-
-impl OverrideSpec<'_> {
-    /// Every optional field at its default; `key` and `rate` must be given.
-    pub const DEFAULT: Self = Self { key: &[], rate: "", burst: None, burst_ratio: None };
-}
+use crate::request::{Descriptor, Entry};
+use crate::spec::LimitSpec;
 
 /// A limit that was found sound.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,6 +21,11 @@ pub struct Limit {
     domain: Box<str>,
     matches: Vec<MatchEntry>,
     key: Vec<Box<str>>,
+    path: Vec<Step>,
+    replaces: Vec<Box<str>>,
+    quota: bool,
+    /// The end of a path that has no limit.
+    blank: bool,
     allowance: Allowance,
     oversize: Oversize,
     shadow: bool,
@@ -151,6 +79,10 @@ impl Limit {
         let matches = parse_matches(spec.matches)
             .map_err(|(name, reason)| refuse("match", &name, &reason))?;
         let key = parse_key(spec.key).map_err(|(name, reason)| refuse("key", &name, &reason))?;
+        let path =
+            Step::parse_all(spec.path).map_err(|(step, reason)| refuse("path", &step, &reason))?;
+        check_path(spec).map_err(|(field, value, reason)| refuse(field, &value, &reason))?;
+        let blank = spec.rate == "none" && !path.is_empty();
         match spec.guarantee {
             "local" => {}
             "eventual" | "strict" | "share" | "tally" => {
@@ -162,7 +94,8 @@ impl Limit {
                 return Err(refuse("guarantee", &spec.guarantee, &reason));
             }
         }
-        let allowance = Allowance::parse(spec.rate, spec.burst, spec.burst_ratio)
+        let rate = if blank { "unlimited" } else { spec.rate };
+        let allowance = Allowance::parse(rate, spec.burst, spec.burst_ratio)
             .map_err(|fault| refuse(fault.field, &fault.value, &fault.reason))?;
         let mut overrides: Vec<Override> = Vec::with_capacity(spec.overrides.len());
         let mut known = HashSet::new();
@@ -183,11 +116,18 @@ impl Limit {
                 })?;
             overrides.push(Override { parts, allowance });
         }
+        // The values of the path's steps are its key.
+        let of_path =
+            path.iter().flat_map(|step| iter::repeat_n(step.name.clone(), step.key_parts()));
         Ok(Self {
             name: spec.name.into(),
             domain: spec.domain.into(),
             matches,
-            key,
+            key: if path.is_empty() { key } else { of_path.collect() },
+            path,
+            replaces: spec.replaces.iter().map(|name| (*name).into()).collect(),
+            quota: spec.quota,
+            blank,
             allowance,
             oversize: spec.oversize,
             shadow: spec.shadow,
@@ -218,9 +158,50 @@ impl Limit {
         self.overrides.len()
     }
 
-    /// The names of the entries whose values split it into keys.
+    /// The entries of its path as (name, value), an empty value for any; none without a path.
+    pub fn path(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.path.iter().map(|step| (&*step.name, &*step.value))
+    }
+
+    /// The names of the limits that do not apply where this one does.
+    pub fn replaces(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.replaces.iter().map(|name| &**name)
+    }
+
+    /// Whether a request needs only one of its kind.
+    #[must_use]
+    pub fn is_quota(&self) -> bool {
+        self.quota
+    }
+
+    /// Whether it stands for the end of a path without a limit (rate `none`).
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.blank
+    }
+
+    /// The names of the entries whose values split it into keys. With a path a name may come
+    /// twice.
     pub fn key(&self) -> impl ExactSizeIterator<Item = &str> {
         self.key.iter().map(|name| &**name)
+    }
+
+    /// The parts of the key that a descriptor has under this limit: (name, value), no value where
+    /// the descriptor has no such entry.
+    pub fn key_of<'a>(
+        &'a self,
+        descriptor: &Descriptor<'a>,
+    ) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> {
+        let entries = descriptor.entries();
+        let asked = *descriptor;
+        let of_set = if self.path.is_empty() { &self.key[..] } else { &[] };
+        let of_path = self.path.iter().enumerate().flat_map(move |(index, step)| {
+            let entry = entries.get(index);
+            let value = (&*step.name, entry.map(Entry::value));
+            let name = (&*step.name, entry.map(|entry| entry.name().as_bytes()));
+            [name, value].into_iter().skip(2 - step.key_parts())
+        });
+        of_set.iter().map(move |name| (&**name, asked.value(name))).chain(of_path)
     }
 
     /// What a key without an override may use.
@@ -243,6 +224,27 @@ impl Limit {
 
     pub(crate) fn matches(&self) -> &[MatchEntry] {
         &self.matches
+    }
+
+    /// The path as people read it.
+    pub(crate) fn path_text(&self) -> String {
+        let steps: Vec<String> = self.path.iter().map(ToString::to_string).collect();
+        steps.join(" / ")
+    }
+
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.path
+    }
+
+    /// What makes it the limit that it is, when limits are replaced: its name, or its path. Each
+    /// text is of one limit alone.
+    pub(crate) fn identity(&self) -> String {
+        if self.path.is_empty() {
+            return self.name.to_string();
+        }
+        // No name has a line end.
+        let steps = self.path.iter().map(|step| format!("\n{:?}{:?}", step.name, step.value));
+        steps.collect()
     }
 
     pub(crate) fn key_names(&self) -> &[Box<str>] {
@@ -396,6 +398,40 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     let known = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_.".contains(&c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(known) {
         return Err("must be 1 to 64 of a-z, 0-9, '-', '_' and '.'");
+    }
+    Ok(())
+}
+
+/// What a limit with a path cannot have, and one without.
+fn check_path(spec: &LimitSpec<'_>) -> Result<(), (&'static str, String, &'static str)> {
+    let LimitSpec { path, matches, key, replaces, quota, shadow, .. } = *spec;
+    let first = |list: &[&str]| list.first().map(ToString::to_string).unwrap_or_default();
+    if path.is_empty() {
+        let reason = "has a meaning only with a path";
+        if quota {
+            return Err(("quota", "true".into(), reason));
+        }
+        return if replaces.is_empty() {
+            Ok(())
+        } else {
+            Err(("replaces", first(replaces), reason))
+        };
+    }
+    if let Some((name, _)) = matches.first() {
+        return Err(("match", (*name).into(), "excludes a path"));
+    }
+    if !key.is_empty() {
+        return Err(("key", first(key), "excludes a path, whose steps are the key"));
+    }
+    if !spec.overrides.is_empty() {
+        let reason = "excludes a path; write a path with the value instead";
+        return Err(("override", spec.overrides.len().to_string(), reason));
+    }
+    if let Some(name) = replaces.iter().find(|name| **name == spec.name) {
+        return Err(("replaces", (*name).into(), "is the limit's own name"));
+    }
+    if quota && shadow {
+        return Err(("quota", "true".into(), "excludes shadow"));
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::decision::{Decision, LimitId};
 use crate::key::Secret;
 use crate::limit::{Limit, LimitError};
 use crate::request::Request;
-use crate::rules::{Draft, Rule, RuleSet};
+use crate::rules::{Domain, DomainKind, Draft, Rule, RuleSet};
 use crate::table::Table;
 use crate::time::{Clock, Instant};
 
@@ -186,6 +186,15 @@ impl Limiter {
             counts: rule.counts.read(),
         };
         rules.rules.iter().map(status).collect()
+    }
+
+    /// How the limits of a domain are matched; `None` if there are none.
+    #[must_use]
+    pub fn domain_kind(&self, domain: &str) -> Option<DomainKind> {
+        self.core.rules.load().domain(domain).map(|domain| match domain {
+            Domain::Set(_) => DomainKind::Set,
+            Domain::Path(_) => DomainKind::Path,
+        })
     }
 
     /// The revision of the limits in force; it grows with every change.

@@ -51,6 +51,22 @@ impl<'a> Descriptor<'a> {
     /// than 1 MiB. Nothing is spent.
     #[inline]
     pub fn new(entries: &'a [Entry<'a>]) -> Result<Self, RequestError> {
+        let descriptor = Self::ordered(entries)?;
+        for (index, entry) in entries.iter().enumerate() {
+            if entries[..index].iter().any(|earlier| earlier.name == entry.name) {
+                return Err(RequestError::NameTwice { index });
+            }
+        }
+        Ok(descriptor)
+    }
+
+    /// The same for entries whose order counts, and whose names may come again: what limits with
+    /// paths are asked for. To a limit without a path the first of a name counts.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), but for a name that is given twice.
+    #[inline]
+    pub fn ordered(entries: &'a [Entry<'a>]) -> Result<Self, RequestError> {
         if entries.len() > ENTRIES_MAX {
             return Err(RequestError::TooManyEntries { entries: entries.len() });
         }
@@ -60,9 +76,6 @@ impl<'a> Descriptor<'a> {
             }
             if entry.value.len() > VALUE_BYTES_MAX {
                 return Err(RequestError::ValueTooLong { index, bytes: entry.value.len() });
-            }
-            if entries[..index].iter().any(|earlier| earlier.name == entry.name) {
-                return Err(RequestError::NameTwice { index });
             }
         }
         Ok(Self { entries, cost: 1 })

@@ -106,12 +106,11 @@ impl Limiter {
             let rules = core.rules.load();
             let mut wants = Charges::default();
             let mut charges: Vec<Reserved> = Vec::new();
-            for (index, descriptor) in request.descriptors().iter().enumerate() {
-                core.each_want_of(&rules, request.domain(), descriptor, &mut |want| {
-                    charges.extend(reserved(&rules, &want, index, now));
-                    wants.add(want);
-                });
-            }
+            core.each_match(&rules, request, |index, want| {
+                let Some(want) = want else { return };
+                charges.extend(reserved(&rules, &want, index, now));
+                wants.add(want);
+            });
             if let Ok(decision) = core.decide_charges(&rules, wants.as_slice(), now, true) {
                 let descriptors = request.descriptors().len();
                 if decision.shadow_denied_by().is_some() {

@@ -5,7 +5,7 @@
 //! A change that a meter can bend to keeps its tuning; one that it cannot gets the next number, and
 //! states under the old one are converted when they are met.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
@@ -20,13 +20,14 @@ use crate::plain::Plain;
 use crate::request::Descriptor;
 use crate::table::Visit;
 use crate::time::{Clock, Instant};
+use crate::walk::{Hows, Paths, Taken, key_parts};
 
 /// All limits in force.
 #[derive(Debug, Default)]
 pub(crate) struct RuleSet {
     pub(crate) revision: u64,
     pub(crate) rules: Vec<Arc<Rule>>,
-    domains: BTreeMap<Box<str>, Matcher>,
+    domains: BTreeMap<Box<str>, Domain>,
     /// Keys with an allowance of their own.
     overrides: HashMap<KeyId, Tuning>,
     /// Whose each tuning in force is: the rule's position, and its meter if it is an override's.
@@ -35,6 +36,24 @@ pub(crate) struct RuleSet {
     retired: ByNumber<Retired>,
     since: Instant,
     next: Next,
+}
+
+/// How the limits of a domain are found.
+#[derive(Debug)]
+pub(crate) enum Domain {
+    /// Every limit whose match holds applies.
+    Set(Matcher),
+    /// The limit at the end of the descriptor's path applies.
+    Path(Paths),
+}
+
+/// How limits are matched in a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DomainKind {
+    /// Every limit whose match holds applies to a descriptor.
+    Set,
+    /// The limit at the end of a descriptor's path applies to it.
+    Path,
 }
 
 /// Looked up for every key that a sweep comes by.
@@ -54,6 +73,8 @@ pub(crate) struct Rule {
     /// The key that always has a cell: a limit's only key, or the one that stands in for the others
     /// when the table is full.
     pub(crate) anchor: KeyId,
+    /// Positions of the limits that do not apply where this one does.
+    pub(crate) replaces: Box<[u32]>,
     salt: Salt,
 }
 
@@ -92,31 +113,34 @@ struct DraftLimit {
     keys: Vec<KeyId>,
     /// The position of the rule that it replaces.
     old: Option<u32>,
+    /// Positions of the limits that do not apply where it does.
+    replaces: Box<[u32]>,
 }
 
 impl Draft {
     /// The set that is to follow `before` with these limits.
     ///
     /// # Errors
-    /// When two limits have one name, a domain has more than 16 match shapes, or there are more
-    /// limits and overrides than the table can keep cells for. Nothing is changed.
+    /// When two limits have one name or path, a domain has more than 16 match shapes, or limits
+    /// with and without paths, or there are more limits and overrides than the table can keep cells
+    /// for. Nothing is changed.
     pub(crate) fn new(
         limits: Vec<Limit>,
         before: &RuleSet,
         secret: &Secret,
         keys_max: u64,
     ) -> Result<Self, LimitError> {
-        let named = |rule: &'_ Arc<Rule>| {
-            (Box::<str>::from(rule.limit.domain()), Box::<str>::from(rule.limit.name()))
-        };
-        let old: HashMap<_, _> = before.rules.iter().map(named).zip(0_u32..).collect();
-        let mut names = HashSet::new();
+        let identity = |rule: &Arc<Rule>| (rule.limit.domain().into(), rule.limit.identity());
+        let old: HashMap<(Box<str>, String), u32> =
+            before.rules.iter().map(identity).zip(0..).collect();
+        let mut names: HashMap<(Box<str>, Box<str>), u32> = HashMap::new();
         let mut set =
             RuleSet { revision: before.revision + 1, next: before.next, ..RuleSet::default() };
         let mut drafts = Vec::with_capacity(limits.len());
         let mut pinned = 0;
         for (limit, position) in limits.into_iter().zip(0..) {
             let name = (limit.domain().into(), limit.name().into());
+            let identity = limit.identity();
             pinned += 1 + limit.overrides().len() as u64;
             if pinned > PINNED_FREE + keys_max / 8 {
                 let reason = "more limits and overrides than keys_max / 8 + 64; raise keys_max";
@@ -127,17 +151,22 @@ impl Draft {
                 return Err(LimitError::of(&limit, "rate", String::new(), reason));
             }
             set.add_to_matcher(&limit, position, secret)?;
-            let salt = secret.salt(limit.domain(), limit.name(), limit.key_names());
+            let salt = secret.salt(limit.domain(), &identity, limit.key_names());
             let key = |written: &Override| {
                 salt.key(secret, written.parts.iter().map(|part| Part::from(&**part)))
             };
             let keys = limit.overrides().iter().map(key).collect();
-            let old = old.get(&name).copied();
-            if !names.insert(name) {
+            let old = old.get(&(limit.domain().into(), identity)).copied();
+            if names.insert(name, position).is_some() {
                 let name = limit.name().into();
                 return Err(LimitError::of(&limit, "name", name, "is taken by an earlier limit"));
             }
-            drafts.push(DraftLimit { limit, salt, keys, old });
+            drafts.push(DraftLimit { limit, salt, keys, old, replaces: Box::default() });
+        }
+        for draft in &mut drafts {
+            // A name that no limit has replaces nothing.
+            let position = |name: &str| names.get(&(draft.limit.domain().into(), name.into()));
+            draft.replaces = draft.limit.replaces().filter_map(position).copied().collect();
         }
         Ok(Self { set, limits: drafts })
     }
@@ -167,9 +196,9 @@ impl Draft {
 }
 
 impl RuleSet {
-    /// The matcher of a domain, if any limit is in it.
+    /// How the limits of a domain are found, if any limit is in it.
     #[inline]
-    pub(crate) fn domain(&self, domain: &str) -> Option<&Matcher> {
+    pub(crate) fn domain(&self, domain: &str) -> Option<&Domain> {
         self.domains.get(domain)
     }
 
@@ -272,16 +301,38 @@ impl RuleSet {
         position: u32,
         secret: &Secret,
     ) -> Result<(), LimitError> {
-        let matcher = self.domains.entry(limit.domain().into()).or_default();
-        matcher.add(secret, limit, position).map_err(|TooManyShapes| {
-            let names: Vec<&str> = limit.matches().iter().map(|entry| &*entry.name).collect();
-            let reason = "is the 17th combination of entries in its domain; at most 16 are matched";
-            LimitError::of(limit, "match", names.join(", "), reason)
-        })
+        let without_path = limit.steps().is_empty();
+        let domain = self.domains.entry(limit.domain().into()).or_insert_with(|| {
+            if without_path {
+                Domain::Set(Matcher::default())
+            } else {
+                Domain::Path(Paths::default())
+            }
+        });
+        match (domain, without_path) {
+            (Domain::Set(matcher), true) => {
+                matcher.add(secret, limit, position).map_err(|TooManyShapes| {
+                    let names = limit.matches().iter().map(|entry| &*entry.name);
+                    let names: Vec<&str> = names.collect();
+                    LimitError::of(limit, "match", names.join(", "), SEVENTEENTH)
+                })
+            }
+            (Domain::Path(paths), false) => paths.add(secret, limit, position).map_err(|Taken| {
+                LimitError::of(limit, "path", limit.path_text(), "is that of an earlier limit")
+            }),
+            (Domain::Path(_), true) => {
+                let reason = "is empty, and the other limits of the domain have paths";
+                Err(LimitError::of(limit, "path", String::new(), reason))
+            }
+            (Domain::Set(_), false) => {
+                let reason = "the other limits of the domain have none";
+                Err(LimitError::of(limit, "path", limit.path_text(), reason))
+            }
+        }
     }
 
     fn add(&mut self, draft: DraftLimit, position: u32, before: &Self) {
-        let DraftLimit { limit, salt, keys, old } = draft;
+        let DraftLimit { limit, salt, keys, old, replaces } = draft;
         let old = old.map(|old| &*before.rules[old as usize]);
         // Another key is another set of cells, even under one name.
         let old_cells = old.filter(|old| old.salt == salt);
@@ -311,6 +362,7 @@ impl RuleSet {
             plain,
             counts: old.map_or_else(|| Arc::new(LimitCounts::new()), |old| old.counts.clone()),
             anchor: if keyless { salt.only_key() } else { salt.overflow_key() },
+            replaces,
             salt,
             limit,
         }));
@@ -373,6 +425,17 @@ impl Rule {
         self.salt.key(secret, self.limit.key().map(part))
     }
 
+    /// The key of a descriptor that reached this limit on its path.
+    #[inline]
+    pub(crate) fn key_on_path(
+        &self,
+        secret: &Secret,
+        descriptor: &Descriptor<'_>,
+        hows: &Hows,
+    ) -> KeyId {
+        self.salt.key(secret, key_parts(&self.limit, descriptor, hows))
+    }
+
     /// The key with these parts.
     #[inline]
     pub(crate) fn key_with(&self, secret: &Secret, parts: &[Part<'_>]) -> KeyId {
@@ -392,6 +455,8 @@ fn post_increment(n: &mut u32) -> u32 {
     given
 }
 
+const SEVENTEENTH: &str =
+    "is the 17th combination of entries in its domain; at most 16 are matched";
 const NANOSECOND: std::time::Duration = std::time::Duration::from_nanos(1);
 /// Limits and overrides that any table has room for, besides its keys.
 const PINNED_FREE: u64 = 64;
@@ -402,7 +467,7 @@ mod tests {
 
     use super::*;
     use crate::gcra::Verdict;
-    use crate::limit::LimitSpec;
+    use crate::spec::LimitSpec;
 
     fn draft(rate: &str, before: &RuleSet, secret: &Secret) -> Draft {
         let spec = LimitSpec { name: "api", key: &["tenant"], rate, ..LimitSpec::DEFAULT };

@@ -129,6 +129,7 @@ impl Draft {
             oversize: self.oversize,
             shadow: self.shadow,
             overrides: &overrides,
+            ..LimitSpec::DEFAULT
         })
     }
 

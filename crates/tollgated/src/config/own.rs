@@ -284,6 +284,7 @@ mod tests {
             oversize: Oversize::Pace,
             shadow: true,
             overrides: &[acme, small],
+            ..LimitSpec::DEFAULT
         };
         let least = LimitSpec { name: "all", rate: "unlimited", ..LimitSpec::DEFAULT };
         let expected = [full, least].map(|spec| Limit::parse(&spec).expect("sound"));

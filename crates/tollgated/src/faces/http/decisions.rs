@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
-use tollgate::{Applies, Decision, Explained, Outcome, Reason, Request};
+use tollgate::{
+    Applies, Decision, Entry, Explained, How, Outcome, Reason, Request, Walk, WalkEnd, Walked,
+};
 
 use super::ask::{Ask, Item};
 use super::fields;
@@ -163,7 +165,10 @@ pub(crate) fn explanation(body: &[u8], service: &Service) -> Result<Value, Strin
         let limits = explanation.limits.iter().map(|limit| explained_value(limit, service));
         let limits: Vec<Value> = limits.collect();
         let mut shown = json!({ "decision": decision_value(&explanation.decision, service) });
-        if limits.is_empty() {
+        if !explanation.walks.is_empty() {
+            let walks = explanation.walks.iter().map(|walk| walk_value(walk, request));
+            shown["walks"] = walks.collect();
+        } else if limits.is_empty() {
             // Most likely the domain is misspelt.
             let all = service.limits();
             let domains: BTreeSet<&str> = all.iter().map(|status| status.limit.domain()).collect();
@@ -192,8 +197,35 @@ fn explained_value(limit: &Explained, service: &Service) -> Value {
         Applies::OtherValue { entry, wanted } => {
             shown["why"] = format!("the request's {entry:?} is not {wanted:?}").into();
         }
+        Applies::Replaced { by } => {
+            shown["why"] = format!("limit {by:?} applies and replaces it").into();
+        }
     }
     shown
+}
+
+/// The way of a descriptor along paths: how each entry was taken, and where that ended.
+fn walk_value(walk: &Walk, request: &Request<'_>) -> Value {
+    let entries = request.descriptors()[walk.descriptor].entries();
+    let shown = |(entry, step): (&Entry<'_>, &Walked)| {
+        let how = match step.how {
+            How::Exact => "as it is",
+            How::Pattern => "by a pattern",
+            How::Any => "with any value",
+        };
+        json!({ "entry": entry.name(), "step": step.step, "how": how })
+    };
+    let steps: Vec<Value> = entries.iter().zip(&walk.steps).map(shown).collect();
+    let end = match walk.end {
+        WalkEnd::Limit => "at a limit".into(),
+        WalkEnd::Blank => "at a path that has no limit".into(),
+        WalkEnd::TooShort => "before any limit: the paths go on behind the last entry".into(),
+        WalkEnd::NoStep => {
+            let missing = entries.get(walk.steps.len()).map_or("", Entry::name);
+            format!("without a limit: no path goes on with this value of {missing:?}")
+        }
+    };
+    json!({ "descriptor": walk.descriptor, "steps": steps, "ends": end })
 }
 
 /// A key's parts as an object; null where the request has no such entry.

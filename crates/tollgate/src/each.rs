@@ -1,0 +1,103 @@
+//! How each descriptor of a request stands, besides the one decision for all of them: what
+//! protocols tell that list a status for each.
+
+use crate::charge::{Charges, Core, NONE_IN_FORCE};
+use crate::decide::{Seen, unlimited};
+use crate::decision::{Decision, Outcome};
+use crate::limiter::Limiter;
+use crate::request::Request;
+use crate::time::Instant;
+
+impl Limiter {
+    /// Decides a request as [`check`](Self::check) does, and says how each of its descriptors then
+    /// stands: one entry for each in their order, in place of what `standings` held.
+    ///
+    /// A standing is what would have been decided for the descriptor alone, as of the same moment:
+    /// `None` if no limit applies to it; without a limit in it if it is unlimited; of several
+    /// limits the one that denies the longest, or else has the least remaining. A shadow allows
+    /// and shows what its key has left. A denied request spent nothing, so that descriptors which
+    /// are allowed show what they have left without it.
+    #[must_use = "a denied request must not go on"]
+    pub fn check_each(
+        &self,
+        request: &Request<'_>,
+        standings: &mut Vec<Option<Decision>>,
+    ) -> Decision {
+        self.core.decide_each(request, true, standings)
+    }
+
+    /// What [`check_each`](Self::check_each) would decide now. Spends nothing, counts nothing,
+    /// creates no key.
+    #[must_use]
+    pub fn peek_each(
+        &self,
+        request: &Request<'_>,
+        standings: &mut Vec<Option<Decision>>,
+    ) -> Decision {
+        self.core.decide_each(request, false, standings)
+    }
+}
+
+impl Core {
+    fn decide_each(
+        &self,
+        request: &Request<'_>,
+        spend: bool,
+        standings: &mut Vec<Option<Decision>>,
+    ) -> Decision {
+        standings.clear();
+        standings.resize(request.descriptors().len(), None);
+        if self.revision.get() == NONE_IN_FORCE {
+            return unlimited(Instant::ZERO);
+        }
+        let now = self.clock.now();
+        loop {
+            let rules = self.rules.load();
+            let mut wants = Charges::default();
+            // Descriptors with the positions of what they want.
+            let mut links: Charges<(usize, usize)> = Charges::default();
+            standings.fill(None);
+            self.each_match(&rules, request, |index, want| match want {
+                Some(want) => links.push((index, wants.add(want))),
+                None => standings[index] = Some(unlimited(now)),
+            });
+            let Ok(findings) = self.find(&rules, wants.as_slice(), now, spend) else {
+                continue; // The limits were replaced meanwhile.
+            };
+            for &(index, want) in links.as_slice() {
+                let seen = findings.seen(want).or_else(|| {
+                    // A denial may have ended the charging before it came to this one.
+                    let want = &wants.as_slice()[want];
+                    let rule = &*rules.rules[want.rule as usize];
+                    let step = self.look(&rules, want, now).ok()?;
+                    Some(Seen::of(rule, want, &step))
+                });
+                if let Some(seen) = seen {
+                    let standing = &mut standings[index];
+                    *standing = Some(sterner(*standing, seen.standing(now)));
+                }
+            }
+            return findings.decision(now);
+        }
+    }
+}
+
+/// Of what two limits say of a descriptor that of the sterner one.
+fn sterner(known: Option<Decision>, other: Decision) -> Decision {
+    let Some(known) = known else { return other };
+    match (known.outcome, other.outcome) {
+        (Outcome::Denied(_), Outcome::Allowed) => known,
+        (Outcome::Allowed, Outcome::Denied(_)) => other,
+        (Outcome::Denied(_), Outcome::Denied(_)) => {
+            if known.retry_at() >= other.retry_at() {
+                known
+            } else {
+                other
+            }
+        }
+        (Outcome::Allowed, Outcome::Allowed) => {
+            let left = |one: &Decision| one.remaining().unwrap_or(u64::MAX);
+            if left(&known) <= left(&other) { known } else { other }
+        }
+    }
+}

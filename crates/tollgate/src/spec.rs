@@ -1,0 +1,102 @@
+//! A limit as written, before anything about it was checked. The field names are those of the
+//! policy file. Whether it makes sense is found out in `limit`.
+
+use crate::gcra::Oversize;
+use crate::path::StepSpec;
+use crate::request::DEFAULT_DOMAIN;
+
+/// What a limit says, as written. [`Limit::parse`](crate::Limit::parse) checks it.
+///
+/// ```
+/// use tollgate::{Limit, LimitSpec};
+/// let limit = Limit::parse(&LimitSpec {
+///     name: "api",
+///     matches: &[("metric", "read_iops")],
+///     key: &["tenant"],
+///     rate: "5000/s",
+///     burst: Some(10_000),
+///     ..LimitSpec::DEFAULT
+/// })?;
+/// assert_eq!(limit.name(), "api");
+/// # Ok::<(), tollgate::LimitError>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct LimitSpec<'a> {
+    /// The limit's name, and its only label in metrics. Typically `api`; 1 to 64 of `[a-z0-9-_.]`,
+    /// and unique in its domain.
+    pub name: &'a str,
+    /// The domain whose requests it sees. Typically left alone; at most 256 bytes, not empty.
+    pub domain: &'a str,
+    /// Entries that a descriptor must have: (name, value), where `"*"` stands for any value. An
+    /// empty list applies to every descriptor of the domain; at most 16, each name once.
+    pub matches: &'a [(&'a str, &'a str)],
+    /// Entries whose values split the limit into separate keys. Typically `["tenant"]`; an empty
+    /// list is one key for all; at most 8, each name once.
+    pub key: &'a [&'a str],
+    /// Entries that a descriptor must have in this order and no others, as Envoy's rate-limit
+    /// service matches them; at most 16. Typically empty; a limit with a path has no `matches` and
+    /// no `key` (the values of its steps are the key), and a domain's limits have paths all or
+    /// none.
+    pub path: &'a [StepSpec<'a>],
+    /// Names of limits of the domain that do not apply to a request to which this one does; only
+    /// with a path.
+    pub replaces: &'a [&'a str],
+    /// Whether it is one of several of which a request needs only one: a limit of this kind denies
+    /// if all of its kind that apply do. Only with a path, and not with `shadow`.
+    pub quota: bool,
+    /// Units per period (see [`Rate::parse`](crate::Rate::parse)), or `unlimited`, or `zero`; at
+    /// the end of a path also `none`, for a descriptor that is matched and has no limit.
+    pub rate: &'a str,
+    /// Units that may pass at one instant after a rest. Defaults to the N of a rate `N/period`; at
+    /// least 1 unless the rate is `zero`; excludes `burst_ratio`.
+    pub burst: Option<u64>,
+    /// The burst as this many seconds of the rate, rounded down. Typically 2.0; finite, above 0,
+    /// and the product at least 1; excludes `burst`.
+    pub burst_ratio: Option<f64>,
+    /// The guarantee that the limit needs. Only `local` is built.
+    pub guarantee: &'a str,
+    /// What becomes of a cost above the burst.
+    pub oversize: Oversize,
+    /// Evaluate and count, never deny.
+    pub shadow: bool,
+    /// Keys with a rate of their own; they always keep a cell.
+    pub overrides: &'a [OverrideSpec<'a>],
+}
+
+impl LimitSpec<'_> {
+    /// Every optional field at its default; `name` and `rate` must be given.
+    pub const DEFAULT: Self = Self {
+        name: "",
+        domain: DEFAULT_DOMAIN,
+        matches: &[],
+        key: &[],
+        path: &[],
+        replaces: &[],
+        quota: false,
+        rate: "",
+        burst: None,
+        burst_ratio: None,
+        guarantee: "local",
+        oversize: Oversize::Never,
+        shadow: false,
+        overrides: &[],
+    };
+}
+
+/// A key with a rate of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct OverrideSpec<'a> {
+    /// The key, as (entry name, value) for each part of the limit's key.
+    pub key: &'a [(&'a str, &'a str)],
+    /// As [`LimitSpec::rate`].
+    pub rate: &'a str,
+    /// As [`LimitSpec::burst`].
+    pub burst: Option<u64>,
+    /// As [`LimitSpec::burst_ratio`].
+    pub burst_ratio: Option<f64>,
+}
+
+impl OverrideSpec<'_> {
+    /// Every optional field at its default; `key` and `rate` must be given.
+    pub const DEFAULT: Self = Self { key: &[], rate: "", burst: None, burst_ratio: None };
+}
