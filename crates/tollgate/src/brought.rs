@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use crate::cell::{Meta, Mutex, TUNINGS_MAX};
 use crate::counts::{Counts, Event, LimitCounts};
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
-use crate::gcra::{BURST_MAX, Meter, Oversize, Verdict, gcd};
+use crate::gcra::{BURST_MAX, Charge, Meter, Oversize, Verdict, gcd};
 use crate::key::{KeyId, Part, Salt, Secret};
 use crate::limit::LimitError;
 use crate::limiter::Options;
@@ -74,7 +74,7 @@ struct Keeping {
 /// Why a request was refused before it was decided. Nothing was spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BroughtError {
-    /// A burst of zero, or above 2^62.
+    /// A burst of zero at a rate that is not [`Rate::ZERO`], or above 2^62.
     Burst {
         /// The burst.
         burst: u64,
@@ -139,15 +139,56 @@ impl Brought {
         burst: u64,
         cost: u64,
     ) -> Result<Decision, BroughtError> {
+        let decision = self.take(key, rate, burst, cost)?;
+        self.count(&decision);
+        Ok(decision)
+    }
+
+    /// The same as one part of a larger decision: it is not counted. What was allowed is then to be
+    /// [counted](Self::count), or [undone](Self::undo) if another part was denied.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check).
+    pub fn take(
+        &self,
+        key: &[Part<'_>],
+        rate: Rate,
+        burst: u64,
+        cost: u64,
+    ) -> Result<Decision, BroughtError> {
         let core = &*self.core;
         let key = core.salt.key(&core.secret, key.iter().copied());
-        let decision = core.with_meter(Allowed::new(rate, burst)?, |number, meter| {
+        core.with_meter(Allowed::new(rate, burst)?, |number, meter| {
             core.charge(key, number, meter, cost)
-        })?;
-        if cost > 0 {
-            core.counts.count(Event::of(decision.outcome()));
+        })
+    }
+
+    /// Counts a part that was [taken](Self::take), unless it cost nothing.
+    pub fn count(&self, decision: &Decision) {
+        if decision.decided.is_some_and(|decided| decided.cost > 0) {
+            self.core.counts.count(Event::of(decision.outcome()));
         }
-        Ok(decision)
+    }
+
+    /// Takes back a part that was [taken](Self::take) and allowed, as if it had not been: less what
+    /// has leaked since, which may have been spent again.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check); nothing was taken back.
+    pub fn undo(
+        &self,
+        key: &[Part<'_>],
+        rate: Rate,
+        burst: u64,
+        taken: &Decision,
+    ) -> Result<(), BroughtError> {
+        let Some(decided) = taken.decided.filter(|_| taken.is_allowed()) else { return Ok(()) };
+        let core = &*self.core;
+        let key = core.salt.key(&core.secret, key.iter().copied());
+        let charge = Charge { cost: decided.cost, tat: decided.tat, at: taken.now };
+        core.with_meter(Allowed::new(rate, burst)?, |number, meter| {
+            core.adjust(key, number, meter, |state, now| meter.undo(state, &charge, now))
+        })
     }
 
     /// Gives `cost` back to the key, which has then at most the whole burst.
@@ -164,7 +205,7 @@ impl Brought {
         let core = &*self.core;
         let id = core.salt.key(&core.secret, key.iter().copied());
         core.with_meter(Allowed::new(rate, burst)?, |number, meter| {
-            core.give_back(id, number, meter, cost)
+            core.adjust(id, number, meter, |state, now| meter.give_back(state, cost, now))
         })?;
         self.check(key, rate, burst, 0)
     }
@@ -248,11 +289,17 @@ impl Core {
         }
     }
 
-    /// Gives a key back what it still owes, up to the cost.
-    fn give_back(&self, key: KeyId, number: u32, meter: &Meter, cost: u64) -> Result<(), Dropped> {
+    /// Moves the state of a key that has a cell to what `next` makes of it.
+    fn adjust(
+        &self,
+        key: KeyId,
+        number: u32,
+        meter: &Meter,
+        next: impl Fn(u64, Instant) -> u64,
+    ) -> Result<(), Dropped> {
         let now = self.clock.now();
         while let Some(found) = self.find(key, number, meter)? {
-            let state = meter.give_back(found.state, cost, now);
+            let state = next(found.state, now);
             if state == found.state || self.table.exchange(&found, state) {
                 break;
             }
@@ -410,7 +457,9 @@ impl Kept {
 
 impl Allowed {
     fn new(rate: Rate, burst: u64) -> Result<Self, BroughtError> {
-        if burst == 0 || burst > BURST_MAX {
+        // Nothing at all is a limit too.
+        let closed = burst == 0 && rate == Rate::ZERO;
+        if (burst == 0 && !closed) || burst > BURST_MAX {
             return Err(BroughtError::Burst { burst });
         }
         // 30 in 60 s and 15 in 30 s are one rate.
@@ -432,7 +481,8 @@ impl Allowed {
 
 fn denied(meter: &Meter, verdict: Verdict, cost: u64) -> Outcome {
     debug_assert!(!matches!(verdict, Verdict::Conforms { .. }));
-    Outcome::Denied(if cost > meter.burst() { Reason::CostExceedsBurst } else { Reason::OverLimit })
+    let above = cost > meter.burst() && meter.burst() > 0;
+    Outcome::Denied(if above { Reason::CostExceedsBurst } else { Reason::OverLimit })
 }
 
 const ALLOWANCES_MAX: usize = 4096;

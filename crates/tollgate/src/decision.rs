@@ -81,6 +81,23 @@ impl Decision {
         self.outcome
     }
 
+    /// What two decisions come to together: a denial stands; of two denials the one that lasts
+    /// longer, of two that allow the one with less remaining.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let first = match (self.outcome, other.outcome) {
+            (Outcome::Denied(_), Outcome::Allowed) => true,
+            (Outcome::Allowed, Outcome::Denied(_)) => false,
+            (Outcome::Denied(_), Outcome::Denied(_)) => self.retry_at() >= other.retry_at(),
+            (Outcome::Allowed, Outcome::Allowed) => {
+                let left = |one: &Self| one.remaining().unwrap_or(u64::MAX);
+                left(&self) <= left(&other)
+            }
+        };
+        let stands = if first { self } else { other };
+        Self { shadow: self.shadow.or(other.shadow), ..stands }
+    }
+
     /// The limit that decided: the one that denies the longest, or of those that allow the one with
     /// the least remaining. `None` when no limit applies, or only unlimited ones.
     /// [`Limiter::limit_name`](crate::Limiter::limit_name) names it.

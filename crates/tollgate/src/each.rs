@@ -3,7 +3,7 @@
 
 use crate::charge::{Charges, Core, NONE_IN_FORCE};
 use crate::decide::{Seen, unlimited};
-use crate::decision::{Decision, Outcome};
+use crate::decision::Decision;
 use crate::limiter::Limiter;
 use crate::request::Request;
 use crate::time::Instant;
@@ -73,31 +73,12 @@ impl Core {
                     Some(Seen::of(rule, want, &step))
                 });
                 if let Some(seen) = seen {
+                    let other = seen.standing(now);
                     let standing = &mut standings[index];
-                    *standing = Some(sterner(*standing, seen.standing(now)));
+                    *standing = Some(standing.map_or(other, |known| known.and(other)));
                 }
             }
             return findings.decision(now);
-        }
-    }
-}
-
-/// Of what two limits say of a descriptor that of the sterner one.
-fn sterner(known: Option<Decision>, other: Decision) -> Decision {
-    let Some(known) = known else { return other };
-    match (known.outcome, other.outcome) {
-        (Outcome::Denied(_), Outcome::Allowed) => known,
-        (Outcome::Allowed, Outcome::Denied(_)) => other,
-        (Outcome::Denied(_), Outcome::Denied(_)) => {
-            if known.retry_at() >= other.retry_at() {
-                known
-            } else {
-                other
-            }
-        }
-        (Outcome::Allowed, Outcome::Allowed) => {
-            let left = |one: &Decision| one.remaining().unwrap_or(u64::MAX);
-            if left(&known) <= left(&other) { known } else { other }
         }
     }
 }
