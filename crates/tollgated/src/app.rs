@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use crate::exposition::Exposition;
+use crate::faces::grpc::Reflection;
 use crate::policy::Policy;
 use crate::service::Service;
 
@@ -19,6 +20,9 @@ pub(crate) struct App {
     pub(crate) secret: Option<SharedSecret>,
     /// Which header fields an HTTP answer has unless the request says otherwise.
     pub(crate) headers: HeaderStyle,
+    /// Which header fields an answer to Envoy adds to the response.
+    pub(crate) grpc_headers: HeaderStyle,
+    pub(crate) reflection: Reflection,
     /// Bytes of half-received messages, over all connections.
     pub(crate) held: Arc<AtomicUsize>,
 }
@@ -30,7 +34,7 @@ impl App {
         let (clock, hand) = tollgate::Clock::manual();
         let options = tollgate::Options { clock, keys_max: 1_000, ..Default::default() };
         let service = Arc::new(Service::new(options).expect("sound options"));
-        service.replace(limits).expect("sound limits");
+        service.replace(limits, &std::collections::HashMap::new()).expect("sound limits");
         let policy = Arc::new(Policy::new("none.toml".as_ref(), service.clone()));
         let held = Arc::<AtomicUsize>::default();
         let app = Self {
@@ -46,6 +50,8 @@ impl App {
             },
             secret: None,
             headers: HeaderStyle::Ietf,
+            grpc_headers: HeaderStyle::None,
+            reflection: Reflection::new(),
             held,
         };
         (app, hand)

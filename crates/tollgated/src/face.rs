@@ -5,15 +5,17 @@
 pub(crate) enum Face {
     Http,
     Resp,
+    Grpc,
 }
 
 impl Face {
-    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Resp];
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Resp, Self::Grpc];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Resp => "resp",
+            Self::Grpc => "grpc",
         }
     }
 }

@@ -72,11 +72,12 @@ impl Policy {
         let loaded = config::load(&self.path, self.service.keys_max())?;
         let count = loaded.limits.len();
         let before = self.names();
-        let revision = self.service.replace(loaded.limits).map_err(|error| {
-            // `load` tried them together, so that this does not happen.
-            let (file, message) = (self.path.clone(), error.to_string());
-            vec![Finding { severity: Severity::Error, file, line: 1, column: 1, message }]
-        })?;
+        let revision =
+            self.service.replace(loaded.limits, &loaded.as_written).map_err(|error| {
+                // `load` tried them together, so that this does not happen.
+                let (file, message) = (self.path.clone(), error.to_string());
+                vec![Finding { severity: Severity::Error, file, line: 1, column: 1, message }]
+            })?;
         for warning in &loaded.warnings {
             log(warning);
         }

@@ -152,7 +152,7 @@ impl Explain {
         let loaded = config::load(path, service.keys_max()).map_err(|findings| {
             findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         })?;
-        service.replace(loaded.limits).map_err(|error| error.to_string())?;
+        service.replace(loaded.limits, &loaded.as_written).map_err(|error| error.to_string())?;
         http::explanation(self.words.body().to_string().as_bytes(), &service)
     }
 }

@@ -21,6 +21,7 @@ use crate::app::{App, Bounds, HeaderStyle, SharedSecret};
 use crate::config::Watch;
 use crate::exposition::Exposition;
 use crate::face::Face;
+use crate::faces::grpc::Reflection;
 use crate::net::{self, Address, Door};
 use crate::policy::Policy;
 use crate::service::Service;
@@ -39,6 +40,15 @@ pub(crate) struct Serve {
         value_delimiter = ','
     )]
     http: Vec<String>,
+    /// Where gRPC is spoken: Envoy's rate-limit service, health and reflection
+    #[arg(
+        long,
+        env = "TOLLGATE_GRPC",
+        default_value = "127.0.0.1:8081",
+        value_name = "ADDRESS",
+        value_delimiter = ','
+    )]
+    grpc: Vec<String>,
     /// Where the Redis protocol is spoken
     #[arg(
         long,
@@ -65,6 +75,9 @@ pub(crate) struct Serve {
     /// Which header fields an HTTP answer has
     #[arg(long, env = "TOLLGATE_HEADERS", default_value = "ietf", value_name = "STYLE")]
     headers: HeaderStyle,
+    /// Which header fields an answer to Envoy adds to the response, besides those that Envoy makes
+    #[arg(long, env = "TOLLGATE_GRPC_HEADERS", default_value = "none", value_name = "STYLE")]
+    grpc_headers: HeaderStyle,
     /// Connections that may be open at once
     #[arg(long, env = "TOLLGATE_CONNECTIONS_MAX", default_value = "10000", value_name = "N")]
     connections_max: NonZeroUsize,
@@ -74,7 +87,7 @@ pub(crate) struct Serve {
     /// How long a request may take to arrive, and an answer to be taken
     #[arg(long, env = "TOLLGATE_REQUEST_SECONDS", default_value = "10", value_name = "S")]
     request_seconds: NonZeroU64,
-    /// How long an HTTP connection may last before an answer closes it [default: for ever]
+    /// How long an HTTP or gRPC connection may last before an answer closes it [default: for ever]
     #[arg(long, env = "TOLLGATE_AGE_SECONDS", value_name = "S")]
     age_seconds: Option<NonZeroU64>,
     /// How long connections may go on after SIGTERM
@@ -211,6 +224,8 @@ impl Serve {
             },
             secret: self.secret()?,
             headers: self.headers,
+            grpc_headers: self.grpc_headers,
+            reflection: Reflection::new(),
             held,
         }))
     }
@@ -225,7 +240,8 @@ impl Serve {
     /// Where to listen. Beyond this machine only clients that show a secret are served.
     fn doors(&self) -> Result<Vec<(Face, Address)>, String> {
         let mut doors = Vec::new();
-        for (face, list) in [(Face::Http, &self.http), (Face::Resp, &self.resp)] {
+        let all = [(Face::Http, &self.http), (Face::Grpc, &self.grpc), (Face::Resp, &self.resp)];
+        for (face, list) in all {
             for text in list.iter().filter(|text| *text != "off") {
                 let address: Address =
                     text.parse().map_err(|error| format!("--{} {text}: {error}", face.name()))?;
@@ -240,7 +256,7 @@ impl Serve {
             }
         }
         if doors.is_empty() {
-            return Err("--http and --resp are both off: nobody could ask".into());
+            return Err("--http, --grpc and --resp are all off: nobody could ask".into());
         }
         Ok(doors)
     }

@@ -14,7 +14,9 @@ mod source;
 mod tenant;
 mod watch;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -43,6 +45,15 @@ pub(crate) struct Loaded {
     pub warnings: Vec<Finding>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
+    /// How an Envoy file called its limits, by domain and name.
+    pub as_written: HashMap<(String, String), AsWritten>,
+}
+
+/// What an Envoy file says of a limit beyond what it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AsWritten {
+    pub(crate) name: String,
+    pub(crate) unit: Duration,
 }
 
 /// Reads a source. `keys_max` is the limiter's: it bounds how many overrides there can be.
@@ -109,7 +120,13 @@ pub(crate) fn parse(files: Vec<(PathBuf, String)>, keys_max: u64) -> Result<Load
         return Err(warnings);
     }
     let limits = checked.into_iter().map(|checked| checked.limit).collect();
-    Ok(Loaded { limits, warnings, files: texts.into_iter().map(|text| text.path).collect() })
+    let as_written = HashMap::new();
+    Ok(Loaded {
+        limits,
+        warnings,
+        files: texts.into_iter().map(|text| text.path).collect(),
+        as_written,
+    })
 }
 
 /// The JSON Schema of the policy file, both dialects, for editors and other tools.

@@ -1,12 +1,18 @@
 //! The doors: each knows its protocol and nothing else; all decisions are the service's.
 
+mod body;
+pub(crate) mod connection;
 pub(crate) mod http;
+pub(crate) mod grpc;
 pub(crate) mod resp;
 
 use std::time::Duration;
 
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use tollgate::{Decision, Retry};
 
+use crate::app::App;
 use crate::face::Face;
 
 /// The last word to a client for whom there is no room.
@@ -16,8 +22,20 @@ pub(crate) fn says_full(face: Face) -> &'static [u8] {
             b"HTTP/1.1 503 Service Unavailable\r\n\
               content-length: 0\r\nconnection: close\r\n\r\n"
         }
+        // Whoever speaks HTTP/2 sees a connection that ends, and tries another.
+        Face::Grpc => b"",
         Face::Resp => b"-ERR max number of clients reached\r\n",
     }
+}
+
+/// Whether a request shows the secret, if there is one to show.
+pub(crate) fn is_admitted(headers: &HeaderMap, app: &App) -> bool {
+    let Some(secret) = &app.secret else { return true };
+    let shown = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let token = shown
+        .and_then(|shown| shown.split_at_checked(BEARER.len()))
+        .and_then(|(scheme, token)| scheme.eq_ignore_ascii_case(BEARER).then_some(token));
+    token.is_some_and(|token| secret.is(token))
 }
 
 /// The time from a decision to what it says is later; none if it never comes.
@@ -35,3 +53,5 @@ pub(crate) fn seconds(wait: Duration) -> u64 {
     }
     u64::try_from(wait.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
 }
+
+const BEARER: &[u8] = b"Bearer ";

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -14,7 +15,7 @@ use tracing::debug;
 use super::Socket;
 use crate::app::{App, Bounds};
 use crate::face::Face;
-use crate::faces::{http, resp};
+use crate::faces::{connection, grpc, http, resp};
 use crate::guard::{Guard, Phase, TICK, ticks};
 
 /// One worker, as the accepting thread knows it.
@@ -140,19 +141,20 @@ impl Desk {
 }
 
 async fn serve(face: Face, socket: Socket, app: &Arc<App>, guard: Arc<Guard>) -> io::Result<()> {
-    match (face, socket) {
-        (Face::Resp, Socket::Tcp(stream)) => {
-            resp::serve(TcpStream::from_std(stream)?, app, &guard).await
-        }
-        (Face::Resp, Socket::Unix(stream)) => {
-            resp::serve(UnixStream::from_std(stream)?, app, &guard).await
-        }
-        (Face::Http, Socket::Tcp(stream)) => {
-            http::serve(TcpStream::from_std(stream)?, app, guard).await
-        }
-        (Face::Http, Socket::Unix(stream)) => {
-            http::serve(UnixStream::from_std(stream)?, app, guard).await
-        }
+    match socket {
+        Socket::Tcp(stream) => speak(face, TcpStream::from_std(stream)?, app, guard).await,
+        Socket::Unix(stream) => speak(face, UnixStream::from_std(stream)?, app, guard).await,
+    }
+}
+
+async fn speak<S>(face: Face, stream: S, app: &Arc<App>, guard: Arc<Guard>) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    match face {
+        Face::Http => connection::serve(face, stream, app, guard, http::answer).await,
+        Face::Grpc => connection::serve(face, stream, app, guard, grpc::answer).await,
+        Face::Resp => resp::serve(stream, app, &guard).await,
     }
 }
 

@@ -1,59 +1,69 @@
-//! The limits' names by their ids, kept ready so that answers copy and never search.
+//! The limits by their ids, kept ready so that answers copy and never search.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tollgate::{LimitId, LimitStatus, Limiter};
+use tollgate::{Descriptor, Limit, LimitId, LimitStatus, Limiter};
 
-/// How answers call a limit, and what its key is made of.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+use crate::config::AsWritten;
+
+/// How answers call a limit, and what its keys are made of.
+#[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Label {
-    domain: String,
-    name: String,
-    key: Vec<String>,
+    /// None for a limit that is gone since it decided.
+    limit: Option<Limit>,
+    as_written: Option<AsWritten>,
 }
 
 impl Label {
     pub(crate) fn domain(&self) -> &str {
-        &self.domain
+        self.limit.as_ref().map_or("", Limit::domain)
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        self.limit.as_ref().map_or("", Limit::name)
     }
 
-    pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
-        self.key.iter().map(String::as_str)
+    /// What an Envoy file calls it, and the unit it gives there.
+    pub(crate) fn as_written(&self) -> Option<&AsWritten> {
+        self.as_written.as_ref()
+    }
+
+    /// The parts of the key that a descriptor has.
+    pub(crate) fn key_of<'a>(
+        &'a self,
+        descriptor: &Descriptor<'a>,
+    ) -> Vec<(&'a str, Option<&'a [u8]>)> {
+        let parts = self.limit.as_ref().map(|limit| limit.key_of(descriptor));
+        parts.into_iter().flatten().collect()
     }
 }
+
+/// What was written, by the domains and names of limits.
+pub(crate) type AllWritten = HashMap<(String, String), AsWritten>;
 
 /// The labels of all limits in force.
 #[derive(Debug, Default)]
 pub(crate) struct Labels(ArcSwap<HashMap<LimitId, Arc<Label>>>);
 
 impl Labels {
-    pub(crate) fn replace(&self, limits: &[LimitStatus]) {
-        let label = |status: &LimitStatus| (status.id, Arc::new(label_of(status)));
-        self.0.store(Arc::new(limits.iter().map(label).collect()));
+    pub(crate) fn replace(&self, limits: Vec<LimitStatus>, written: &AllWritten) {
+        let label = |LimitStatus { id, limit, .. }| {
+            let key = (limit.domain().to_owned(), limit.name().to_owned());
+            let as_written = written.get(&key).cloned();
+            (id, Arc::new(Label { limit: Some(limit), as_written }))
+        };
+        self.0.store(Arc::new(limits.into_iter().map(label).collect()));
     }
 
-    /// The label of a limit. One that took force a moment ago is asked for; one that is gone since
-    /// it decided has no name any more.
+    /// The label of a limit. One that took force a moment ago is asked for.
     pub(crate) fn of(&self, id: LimitId, limiter: &Limiter) -> Arc<Label> {
         if let Some(label) = self.0.load().get(&id) {
             return label.clone();
         }
         let current = limiter.limits().into_iter().find(|status| status.id == id);
-        Arc::new(current.as_ref().map(label_of).unwrap_or_default())
-    }
-}
-
-fn label_of(status: &LimitStatus) -> Label {
-    let limit = &status.limit;
-    Label {
-        domain: limit.domain().into(),
-        name: limit.name().into(),
-        key: limit.key().map(str::to_owned).collect(),
+        let limit = current.map(|status| status.limit);
+        Arc::new(Label { limit, as_written: None })
     }
 }

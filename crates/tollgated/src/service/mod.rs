@@ -3,6 +3,7 @@
 //! It owns the limiter, the reservations, the offenders and the counters, and knows the limits'
 //! names. It knows no protocol; limit arithmetic is the library's.
 
+pub(crate) mod each;
 mod labels;
 pub(crate) mod offenders;
 pub(crate) mod reservations;
@@ -13,15 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tollgate::{
-    Brought, BroughtError, Clock, Counts, Decision, Descriptor, Explanation, Instant, Keyed, Limit,
-    LimitError, LimitId, LimitStatus, Limiter, Options, Part, Rate, Request,
+    Brought, BroughtError, Clock, Counts, Decision, Descriptor, DomainKind, Explanation, Instant,
+    Keyed, Limit, LimitError, LimitId, LimitStatus, Limiter, Options, Part, Rate, Request,
 };
 
 use crate::face::Face;
 use crate::metrics::Metrics;
 pub(crate) use labels::Label;
-use labels::Labels;
+use labels::{AllWritten, Labels};
 use offenders::{Offender, OffenderKey, Offenders};
 use reservations::{
     Correction, EXPIRY_DEFAULT, EXPIRY_MAX, ReservationError, ReservationId, Reservations, Totals,
@@ -40,6 +42,8 @@ pub(crate) struct Service {
     metrics: Metrics,
     noticed: AtomicBool,
     draining: AtomicBool,
+    /// Says when one of them changes.
+    ending: watch::Sender<()>,
     keys_max: u64,
 }
 
@@ -83,6 +87,7 @@ impl Service {
             metrics: Metrics::default(),
             noticed: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            ending: watch::Sender::default(),
             keys_max,
         })
     }
@@ -91,9 +96,13 @@ impl Service {
     ///
     /// # Errors
     /// When they contradict each other; those before stay in force.
-    pub(crate) fn replace(&self, limits: Vec<Limit>) -> Result<u64, LimitError> {
+    pub(crate) fn replace(
+        &self,
+        limits: Vec<Limit>,
+        as_written: &AllWritten,
+    ) -> Result<u64, LimitError> {
         let revision = self.limiter.replace(limits)?;
-        self.labels.replace(&self.limiter.limits());
+        self.labels.replace(self.limiter.limits(), as_written);
         Ok(revision)
     }
 
@@ -228,6 +237,11 @@ impl Service {
         self.brought.counts()
     }
 
+    /// How the limits of a domain are matched; none if there are no such limits.
+    pub(crate) fn domain_kind(&self, domain: &str) -> Option<DomainKind> {
+        self.limiter.domain_kind(domain)
+    }
+
     /// The name of the limit that decided.
     pub(crate) fn label(&self, id: LimitId) -> Arc<Label> {
         self.labels.of(id, &self.limiter)
@@ -273,6 +287,7 @@ impl Service {
     /// From now on nobody new is to be sent here.
     pub(crate) fn give_notice(&self) {
         self.noticed.store(true, Relaxed);
+        self.ending.send_replace(());
     }
 
     pub(crate) fn has_given_notice(&self) -> bool {
@@ -282,10 +297,16 @@ impl Service {
     /// From now on connections are ended as soon as that cuts nothing.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Relaxed);
+        self.ending.send_replace(());
     }
 
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
+    }
+
+    /// Says when notice is given, and when the process drains.
+    pub(crate) fn ending(&self) -> watch::Receiver<()> {
+        self.ending.subscribe()
     }
 
     /// What is left, asked at no cost.
@@ -304,19 +325,30 @@ impl Service {
         if decision.is_allowed() {
             return;
         }
+        // Of several descriptors the first that is denied, or the first.
+        let descriptors = request.descriptors();
+        let denied = match descriptors {
+            [_] => None,
+            _ => {
+                let mut standings = Vec::new();
+                let _ = self.limiter.peek_each(request, &mut standings);
+                first_denied(&standings, decision)
+            }
+        };
+        if let Some(descriptor) = descriptors.get(denied.unwrap_or(0)) {
+            self.note_offence(decision, descriptor);
+        }
+    }
+
+    fn note_offence(&self, decision: &Decision, descriptor: &Descriptor<'_>) {
         let Some(limit) = decision.limit() else { return };
         let label = self.label(limit);
-        // Of several descriptors the first that has the limit's whole key, or the first.
-        let whole = |descriptor: &&Descriptor<'_>| {
-            label.key_names().all(|name| value(descriptor, name).is_some())
-        };
-        let descriptors = request.descriptors();
-        let Some(descriptor) = descriptors.iter().find(whole).or(descriptors.first()) else {
-            return;
-        };
-        let parts: Vec<_> = label.key_names().map(|name| (name, value(descriptor, name))).collect();
-        let key = OffenderKey { domain: label.domain(), limit: label.name(), parts: &parts };
-        self.count_offence(key);
+        let parts = label.key_of(descriptor);
+        self.count_offence(OffenderKey {
+            domain: label.domain(),
+            limit: label.name(),
+            parts: &parts,
+        });
     }
 
     fn count_offence(&self, key: OffenderKey<'_>) {
@@ -339,8 +371,11 @@ impl fmt::Debug for Service {
     }
 }
 
-fn value<'a>(descriptor: &Descriptor<'a>, name: &str) -> Option<&'a [u8]> {
-    descriptor.entries().iter().find(|entry| entry.name() == name).map(|entry| entry.value())
+/// The position of the first descriptor that the limit of this decision denies.
+fn first_denied(standings: &[Option<Decision>], decision: &Decision) -> Option<usize> {
+    let denies =
+        |standing: &Decision| !standing.is_allowed() && standing.limit() == decision.limit();
+    standings.iter().position(|standing| standing.as_ref().is_some_and(denies))
 }
 
 /// Limits that come with their requests have no domain; no limit of a file has this one.

@@ -4,6 +4,7 @@ use hyper::StatusCode;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
 use super::response::{Response, response};
+use crate::faces::body::{BODY_BYTES_MAX, BodyError};
 use crate::service::reservations::{Correction, ReservationError};
 
 /// One problem.
@@ -16,6 +17,29 @@ pub(crate) struct Problem {
     pub(crate) detail: String,
     allow: Option<&'static str>,
     closes: bool,
+}
+
+impl From<BodyError> for Problem {
+    fn from(error: BodyError) -> Self {
+        let problem = match error {
+            BodyError::TooLarge => {
+                let detail = format!("at most {BODY_BYTES_MAX} bytes are read");
+                let (status, title) = (StatusCode::PAYLOAD_TOO_LARGE, "The body is too large");
+                Self::new(status, "body-too-large", title, detail)
+            }
+            BodyError::TooSlow => {
+                let detail = "the body did not arrive in time".into();
+                Self::plain(StatusCode::REQUEST_TIMEOUT, "Request timeout", detail)
+            }
+            BodyError::Broken => Self::invalid("the body broke off".into()),
+            BodyError::Busy => {
+                let detail = "too many large requests are arriving at once".into();
+                let title = "There is no room for this now";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, REDUCED_CAPACITY, title, detail)
+            }
+        };
+        Self { closes: true, ..problem }
+    }
 }
 
 impl Problem {
@@ -56,34 +80,6 @@ impl Problem {
     pub(crate) fn other_origin() -> Self {
         let detail = "a page of another site may not ask here".into();
         Self::plain(StatusCode::FORBIDDEN, "Forbidden", detail)
-    }
-
-    /// A body of more than `most` bytes.
-    pub(crate) fn body_too_large(most: usize) -> Self {
-        let detail = format!("at most {most} bytes are read");
-        let problem = Self::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "body-too-large",
-            "The body is too large",
-            detail,
-        );
-        Self { closes: true, ..problem }
-    }
-
-    pub(crate) fn body_too_slow() -> Self {
-        let detail = "the body did not arrive in time".into();
-        let problem = Self::plain(StatusCode::REQUEST_TIMEOUT, "Request timeout", detail);
-        Self { closes: true, ..problem }
-    }
-
-    pub(crate) fn body_broken() -> Self {
-        Self { closes: true, ..Self::invalid("the body broke off".into()) }
-    }
-
-    /// There is no room for the request now.
-    pub(crate) fn busy(detail: &str) -> Self {
-        let (status, title) = (StatusCode::SERVICE_UNAVAILABLE, "There is no room for this now");
-        Self { closes: true, ..Self::new(status, REDUCED_CAPACITY, title, detail.into()) }
     }
 
     /// Why a reservation was not made or corrected.

@@ -1,14 +1,17 @@
 //! Which path is answered by whom.
 
+use std::sync::Arc;
+
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, EXPECT, HOST, HeaderValue, ORIGIN};
+use hyper::header::{EXPECT, HOST, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode, Uri};
 
 use super::problem::Problem;
 use super::response::{JSON_TYPE, Response, TEXT_TYPE, response};
-use super::{admin, body, decisions, reservations};
+use super::{admin, decisions, reservations};
 use crate::app::{App, HeaderStyle};
 use crate::face::Face;
+use crate::faces::{body, is_admitted};
 use crate::guard::Guard;
 
 /// What a request is answered with.
@@ -43,8 +46,12 @@ const GETS: [Get; 7] = [
 ];
 
 /// Answers one request.
-pub(crate) async fn answer(request: Request<Incoming>, app: &App, guard: &Guard) -> Response {
-    route(request, app, guard).await.unwrap_or_else(|problem| {
+pub(crate) async fn answer(
+    request: Request<Incoming>,
+    app: Arc<App>,
+    guard: Arc<Guard>,
+) -> Response {
+    route(request, &app, &guard).await.unwrap_or_else(|problem| {
         let metrics = app.service.metrics();
         if problem.status == StatusCode::REQUEST_TIMEOUT {
             let of = metrics.face(Face::Http);
@@ -97,12 +104,7 @@ pub(crate) fn post_all(body: &[u8], app: &App) {
 
 /// Whoever is to show a secret has shown it.
 fn admit(request: &Request<Incoming>, app: &App) -> Result<(), Problem> {
-    let Some(secret) = &app.secret else { return Ok(()) };
-    let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    let token = shown
-        .and_then(|shown| shown.split_at_checked(BEARER.len()))
-        .and_then(|(scheme, token)| scheme.eq_ignore_ascii_case(BEARER).then_some(token));
-    if token.is_some_and(|token| secret.is(token)) { Ok(()) } else { Err(Problem::unauthorized()) }
+    if is_admitted(request.headers(), app) { Ok(()) } else { Err(Problem::unauthorized()) }
 }
 
 /// Whether a browser asks for a page of another site: it would let any page spend and reset.
@@ -125,8 +127,6 @@ fn header_style(uri: &Uri, app: &App) -> Result<HeaderStyle, Problem> {
         Problem::invalid(format!("headers: must be one of {known}"))
     })
 }
-
-const BEARER: &[u8] = b"Bearer ";
 
 #[cfg(test)]
 mod tests {

@@ -6,33 +6,47 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
-use super::problem::Problem;
 use crate::guard::Guard;
+
+/// Why a body was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyError {
+    /// It has more than [`BODY_BYTES_MAX`] bytes.
+    TooLarge,
+    /// It did not arrive in time.
+    TooSlow,
+    /// It broke off; nobody is left to read the answer.
+    Broken,
+    /// Too many large ones are arriving at once.
+    Busy,
+}
 
 /// Reads a body that is to arrive within `time`. `waits` is whether the client sends nothing before
 /// it is told to go on.
+///
+/// # Errors
+/// [`BodyError`].
 pub(crate) async fn read(
     body: Incoming,
     guard: &Guard,
     time: Duration,
     waits: bool,
-) -> Result<Bytes, Problem> {
+) -> Result<Bytes, BodyError> {
     let announced = body.size_hint().lower();
     let read_at_most = if waits { BODY_BYTES_MAX } else { PASSED_OVER_BYTES_MAX };
     if announced > read_at_most as u64 {
-        return Err(Problem::body_too_large(BODY_BYTES_MAX));
+        return Err(BodyError::TooLarge);
     }
     let read = tokio::time::timeout(time, collect(body, guard)).await;
-    read.unwrap_or_else(|_| Err(Problem::body_too_slow()))
+    read.unwrap_or_else(|_| Err(BodyError::TooSlow))
 }
 
-async fn collect(mut body: Incoming, guard: &Guard) -> Result<Bytes, Problem> {
+async fn collect(mut body: Incoming, guard: &Guard) -> Result<Bytes, BodyError> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let mut held = guard.hold_nothing();
     while let Some(frame) = body.frame().await {
-        // A body that broke off has no one left to read the answer.
-        let Ok(frame) = frame else { return Err(Problem::body_broken()) };
+        let Ok(frame) = frame else { return Err(BodyError::Broken) };
         let Ok(data) = frame.into_data() else { continue };
         if first.is_empty() && all.is_empty() {
             first = data; // Nearly always all of it.
@@ -46,10 +60,10 @@ async fn collect(mut body: Incoming, guard: &Guard) -> Result<Bytes, Problem> {
         if length > BODY_BYTES_MAX {
             drop((first, all));
             pass_over(body).await;
-            return Err(Problem::body_too_large(BODY_BYTES_MAX));
+            return Err(BodyError::TooLarge);
         }
         if !held.hold(length) {
-            return Err(Problem::busy("too many large requests are arriving at once"));
+            return Err(BodyError::Busy);
         }
     }
     Ok(if all.is_empty() { first } else { all.freeze() })
@@ -66,5 +80,5 @@ async fn pass_over(mut body: Incoming) {
 }
 
 /// Two of the longest values that a request may have.
-const BODY_BYTES_MAX: usize = 2 << 20;
+pub(crate) const BODY_BYTES_MAX: usize = 2 << 20;
 const PASSED_OVER_BYTES_MAX: usize = 16 << 20;

@@ -1,0 +1,262 @@
+//! A gRPC call as it is on the wire: a message in, within its deadline; a message or a fault out.
+//!
+//! Written here instead of taken from a framework so that bodies share the bounds of all doors. What
+//! calls there are is not known here.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Request, Response, StatusCode};
+use prost::Message;
+
+use crate::app::App;
+use crate::faces::body::{self, BODY_BYTES_MAX, BodyError};
+use crate::guard::Guard;
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) code: Code,
+    pub(super) message: String,
+}
+
+/// The codes that are given, with their numbers in gRPC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Code {
+    Cancelled = 1,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    ResourceExhausted = 8,
+    Unimplemented = 12,
+    Unavailable = 14,
+    Unauthenticated = 16,
+}
+
+impl Fault {
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, message)
+    }
+}
+
+impl From<BodyError> for Fault {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => {
+                let message = format!("a request has at most {BODY_BYTES_MAX} bytes");
+                Self::new(Code::ResourceExhausted, message)
+            }
+            BodyError::TooSlow => {
+                Self::new(Code::DeadlineExceeded, "the request did not arrive in time")
+            }
+            BodyError::Broken => Self::new(Code::Cancelled, "the request broke off"),
+            BodyError::Busy => {
+                let message = "too many large requests are arriving at once";
+                Self::new(Code::ResourceExhausted, message)
+            }
+        }
+    }
+}
+
+/// Reads the one message of a call, within the call's deadline and the door's.
+///
+/// # Errors
+/// When it does not arrive in time, or is none.
+pub(super) async fn read<M: Message + Default>(
+    request: Request<Incoming>,
+    app: &App,
+    guard: &Guard,
+) -> Result<M, Fault> {
+    let headers = request.headers();
+    let deadline = headers.get(TIMEOUT).map(|text| timeout(text.as_bytes())).transpose()?;
+    let time = deadline.map_or(app.bounds.partial, |deadline| deadline.min(app.bounds.partial));
+    if time.is_zero() {
+        return Err(BodyError::TooSlow.into());
+    }
+    let body = body::read(request.into_body(), guard, time, false).await?;
+    M::decode(unframe(&body)?).map_err(|error| Fault::invalid(format!("the message: {error}")))
+}
+
+/// The message of a body that holds one.
+pub(super) fn unframe(body: &[u8]) -> Result<&[u8], Fault> {
+    let Some((prefix, message)) = body.split_first_chunk::<PREFIX>() else {
+        return Err(Fault::invalid("the body holds no message"));
+    };
+    let [compressed, length @ ..] = *prefix;
+    if compressed != 0 {
+        return Err(Fault::new(Code::Unimplemented, "compressed messages are not read"));
+    }
+    if u32::from_be_bytes(length) as usize != message.len() {
+        return Err(Fault::invalid("the body does not hold exactly one message"));
+    }
+    Ok(message)
+}
+
+/// A message as it is sent.
+pub(super) fn frame(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut out = BytesMut::with_capacity(PREFIX + length);
+    out.put_u8(0);
+    out.put_u32(length as u32);
+    // The buffer has room for it.
+    message.encode_raw(&mut out);
+    out.freeze()
+}
+
+/// How long a caller waits: digits and a unit.
+pub(super) fn timeout(text: &[u8]) -> Result<Duration, Fault> {
+    let wrong =
+        || Fault::invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n");
+    let (unit, digits) = text.split_last().ok_or_else(wrong)?;
+    if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(wrong());
+    }
+    let number = digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+    Ok(match unit {
+        b'H' => Duration::from_secs(number * 3_600),
+        b'M' => Duration::from_secs(number * 60),
+        b'S' => Duration::from_secs(number),
+        b'm' => Duration::from_millis(number),
+        b'u' => Duration::from_micros(number),
+        b'n' => Duration::from_nanos(number),
+        _ => return Err(wrong()),
+    })
+}
+
+/// The answer to a call that has one message.
+pub(super) fn reply(message: &impl Message) -> Response<Reply> {
+    opened(Reply { message: Some(frame(message)), status: Some(OK) })
+}
+
+/// The answer to a call that failed: a head and nothing else.
+pub(super) fn refuse(fault: &Fault) -> Response<Reply> {
+    let mut response = opened(Reply { message: None, status: None });
+    fault.write(response.headers_mut());
+    response
+}
+
+/// The answer to what is no call.
+pub(super) fn no_call() -> Response<Reply> {
+    let message = Bytes::from_static(b"gRPC is spoken here: content-type application/grpc\n");
+    let mut response = Response::new(Reply { message: Some(message), status: None });
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response
+}
+
+/// An answer that begins well.
+pub(super) fn opened<B>(body: B) -> Response<B> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+impl Fault {
+    pub(super) fn write(&self, headers: &mut HeaderMap) {
+        headers.insert(STATUS, HeaderValue::from(self.code as u16));
+        let mut text = String::with_capacity(self.message.len());
+        for byte in self.message.bytes() {
+            match byte {
+                b' '..=b'~' if byte != b'%' => text.push(char::from(byte)),
+                _ => text.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        headers.extend(HeaderValue::try_from(text).ok().map(|text| (MESSAGE, text)));
+    }
+}
+
+/// At most one message, and the status behind it.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    message: Option<Bytes>,
+    /// None where the head says it.
+    status: Option<HeaderValue>,
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(message) = self.message.take() {
+            return Poll::Ready(Some(Ok(Frame::data(message))));
+        }
+        Poll::Ready(self.status.take().map(|status| {
+            let mut trailers = HeaderMap::with_capacity(1);
+            trailers.insert(STATUS, status);
+            Ok(Frame::trailers(trailers))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.message.is_none() && self.status.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.message.as_ref().map_or(0, Bytes::len) as u64)
+    }
+}
+
+/// A flag and a length.
+const PREFIX: usize = 5;
+const OK: HeaderValue = HeaderValue::from_static("0");
+pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_has_digits_and_a_unit() {
+        for (text, expected) in [
+            ("1H", Duration::from_secs(3_600)),
+            ("2M", Duration::from_secs(120)),
+            ("3S", Duration::from_secs(3)),
+            ("20m", Duration::from_millis(20)),
+            ("99999999u", Duration::from_micros(99_999_999)),
+            ("0n", Duration::ZERO),
+        ] {
+            assert_eq!(timeout(text.as_bytes()), Ok(expected), "{text}");
+        }
+        for wrong in ["", "S", "1", "1s", "123456789S", "-1S", "1.5S", " 1S"] {
+            assert_eq!(
+                timeout(wrong.as_bytes()).map_err(|fault| fault.code),
+                Err(Code::InvalidArgument)
+            );
+        }
+    }
+
+    #[test]
+    fn a_body_holds_exactly_one_message_that_is_not_compressed() {
+        assert_eq!(unframe(b"\0\0\0\0\x02ab"), Ok(&b"ab"[..]));
+        assert_eq!(unframe(b"\0\0\0\0\0"), Ok(&b""[..]));
+        let code = |body| unframe(body).map_err(|fault| fault.code);
+        assert_eq!(code(b"\x01\0\0\0\x02ab"), Err(Code::Unimplemented));
+        for wrong in
+            [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x03ab", b"\0\0\0\0\x01ab", b"\0\xff\xff\xff\xffab"]
+        {
+            assert_eq!(code(wrong), Err(Code::InvalidArgument));
+        }
+    }
+
+    #[test]
+    fn a_message_of_a_fault_is_escaped() {
+        let mut headers = HeaderMap::new();
+        Fault::invalid("100 % of \u{fc}\n").write(&mut headers);
+        assert_eq!(headers[STATUS], "3");
+        assert_eq!(headers[MESSAGE], "100 %25 of %C3%BC%0A");
+    }
+}

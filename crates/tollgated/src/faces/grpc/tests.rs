@@ -1,0 +1,1 @@
+//! The gRPC door without sockets, its time in hand.
