@@ -207,6 +207,10 @@ pub(crate) fn key_parts<'a>(
         // The entry's name and value together are this step's name: one key more, without a value.
         (StepKind::Any, How::Exact | How::Pattern) => [Some(Part::Undeclared), None],
         (StepKind::NamePattern, _) => [Some(entry.name().into()), Some(Part::Text(entry.value()))],
+        // The pattern is met by another name too, which ends in what the value begins with.
+        (StepKind::Pattern, _) if entry.name() != &*step.name => {
+            [Some(entry.name().into()), Some(Part::Text(entry.value()))]
+        }
         _ => [Some(Part::Text(entry.value())), None],
     });
     parts.flatten().flatten()

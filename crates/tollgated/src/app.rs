@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use crate::exposition::Exposition;
-use crate::faces::grpc::Reflection;
 use crate::policy::Policy;
 use crate::service::Service;
 
@@ -22,7 +21,6 @@ pub(crate) struct App {
     pub(crate) headers: HeaderStyle,
     /// Which header fields an answer to Envoy adds to the response.
     pub(crate) grpc_headers: HeaderStyle,
-    pub(crate) reflection: Reflection,
     /// Bytes of half-received messages, over all connections.
     pub(crate) held: Arc<AtomicUsize>,
 }
@@ -51,7 +49,6 @@ impl App {
             secret: None,
             headers: HeaderStyle::Ietf,
             grpc_headers: HeaderStyle::None,
-            reflection: Reflection::new(),
             held,
         };
         (app, hand)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::{
-    Brought, BroughtError, Clock, ClockHand, Decision, Options, Outcome, Rate, Reason, Retry,
+    Brought, BroughtError, Clock, ClockHand, Decision, Options, Outcome, Part, Rate, Reason, Retry,
 };
 
 use crate::support::{SECOND, api, ask, limiter};
@@ -200,4 +200,53 @@ proptest! {
             prop_assert!(remaining == left || remaining + 1 == left);
         }
     }
+}
+
+proptest! {
+    #[test]
+    fn a_part_that_is_undone_at_once_might_not_have_been_taken(
+        steps in prop::collection::vec((0..4_u64, 0..3_000_u64, any::<bool>()), 1..40),
+    ) {
+        let ((one, hand), (other, other_hand)) = (brought(100), brought(100));
+        for (cost, wait, undone) in steps {
+            for hand in [&hand, &other_hand] {
+                hand.advance(Duration::from_millis(wait));
+            }
+            let (key, rate) = ([Part::from("a")], rate(1, 1));
+            if undone {
+                let taken = one.take(&key, rate, 5, cost).expect("sound");
+                one.undo(&key, rate, 5, &taken).expect("sound");
+            } else {
+                let decision = take(&one, "a", rate, 5, cost);
+                prop_assert_eq!(shown(&decision), shown(&take(&other, "a", rate, 5, cost)));
+            }
+        }
+        prop_assert_eq!(one.counts(), other.counts());
+    }
+}
+
+/// What has leaked since may have been spent by another, and is not given out again.
+#[test]
+fn a_part_that_is_undone_late_gives_back_what_has_not_leaked() {
+    let (brought, hand) = brought(100);
+    let (key, rate) = ([Part::from("a")], rate(1, 1));
+    let taken = brought.take(&key, rate, 10, 10).expect("sound");
+    hand.advance(Duration::from_secs(4));
+    assert!(take(&brought, "a", rate, 10, 4).is_allowed());
+    brought.undo(&key, rate, 10, &taken).expect("sound");
+    assert_eq!(take(&brought, "a", rate, 10, 0).remaining(), Some(6));
+    // What was denied has nothing to take back.
+    let denied = brought.take(&key, rate, 10, 7).expect("sound");
+    brought.undo(&key, rate, 10, &denied).expect("sound");
+    assert_eq!(take(&brought, "a", rate, 10, 0).remaining(), Some(6));
+}
+
+#[test]
+fn a_limit_of_nothing_denies_for_ever() {
+    let (brought, _) = brought(100);
+    let decision = take(&brought, "a", Rate::ZERO, 0, 1);
+    assert_eq!(decision.outcome(), Outcome::Denied(Reason::OverLimit));
+    assert_eq!((decision.retry_at(), decision.remaining()), (Some(Retry::Never), Some(0)));
+    assert!(take(&brought, "a", Rate::ZERO, 0, 0).is_allowed());
+    assert_eq!(brought.keys_used(), 0);
 }

@@ -9,6 +9,7 @@ mod flood;
 mod gcra;
 mod lint;
 mod matching;
+mod paths;
 mod reserve;
 mod several;
 mod support;

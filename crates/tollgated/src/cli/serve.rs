@@ -21,7 +21,6 @@ use crate::app::{App, Bounds, HeaderStyle, SharedSecret};
 use crate::config::Watch;
 use crate::exposition::Exposition;
 use crate::face::Face;
-use crate::faces::grpc::Reflection;
 use crate::net::{self, Address, Door};
 use crate::policy::Policy;
 use crate::service::Service;
@@ -225,7 +224,6 @@ impl Serve {
             secret: self.secret()?,
             headers: self.headers,
             grpc_headers: self.grpc_headers,
-            reflection: Reflection::new(),
             held,
         }))
     }

@@ -97,7 +97,7 @@ fn a_door_may_be_shut_or_open_at_several_places() {
     let (folder, config) = policy();
     let serve = ["serve", "--config", &config, "--http"];
     let (code, _, log) = run(&[&serve[..], &["off", "--resp", "off"]].concat());
-    assert!(code == 2 && log.contains("both off: nobody could ask"), "{log}");
+    assert!(code == 2 && log.contains("all off: nobody could ask"), "{log}");
     let (code, _, log) = run(&[&serve[..], &["here", "--resp", "off"]].concat());
     assert!(code == 2 && log.contains("must be an address and a port"), "{log}");
     let second = format!("unix:{}", folder.path().join("second.sock").display());

@@ -37,7 +37,7 @@ struct Log {
 }
 
 impl Daemon {
-    /// A daemon with this policy in a file, both doors on free ports.
+    /// A daemon with this policy in a file, all doors on free ports.
     pub(crate) fn new(policy: &str) -> Self {
         Self::with(policy, &[])
     }
@@ -52,7 +52,8 @@ impl Daemon {
 
     /// A daemon with the policy at `config`, which is in `folder`.
     pub(crate) fn at(folder: TempDir, config: &Path, options: &[&str]) -> Self {
-        let ports = ["--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"];
+        let any = "127.0.0.1:0";
+        let ports = ["--http", any, "--resp", any, "--grpc", any];
         Self::start(folder, config, &[&ports, options].concat())
     }
 
@@ -76,7 +77,7 @@ impl Daemon {
             }
             written.add(None);
         });
-        let doors = options.chunks(2).filter(|option| ["--http", "--resp"].contains(&option[0]));
+        let doors = options.chunks(2).filter(|option| ["--http", "--resp", "--grpc"].contains(&option[0]));
         let doors = doors.filter(|option| option[1] != "off").count();
         let daemon = Self { child, log, reader: Some(reader), folder };
         daemon
@@ -222,7 +223,8 @@ pub(crate) fn tollgate() -> Command {
     for name in settings.filter(|name| name.to_string_lossy().starts_with("TOLLGATE_")) {
         command.env_remove(name);
     }
-    command.stdin(Stdio::null());
+    // Tests run side by side, and its usual port is one.
+    command.env("TOLLGATE_GRPC", "off").stdin(Stdio::null());
     command
 }
 

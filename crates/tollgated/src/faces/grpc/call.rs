@@ -1,7 +1,7 @@
 //! A gRPC call as it is on the wire: a message in, within its deadline; a message or a fault out.
 //!
-//! Written here instead of taken from a framework so that bodies share the bounds of all doors. What
-//! calls there are is not known here.
+//! Written here instead of taken from a framework so that bodies share the bounds of all doors.
+//! What calls there are is not known here.
 
 use std::convert::Infallible;
 use std::pin::Pin;

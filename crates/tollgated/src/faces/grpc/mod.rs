@@ -24,7 +24,6 @@ use crate::faces::is_admitted;
 use crate::guard::Guard;
 use call::{Code, Fault, Reply};
 use health::Watch;
-pub(crate) use reflection::Reflection;
 #[cfg(fuzzing)]
 pub(crate) use rls::answer_bytes;
 
@@ -86,7 +85,7 @@ async fn call(
         return Ok(call::reply(&answer?).map(Answer::Reply));
     }
     if path.starts_with("/grpc.reflection.") {
-        return Ok(app.reflection.answer(request).await.map(Answer::Reflection));
+        return Ok(reflection::answer(request).await.map(Answer::Reflection));
     }
     let message = "no such method; reflection lists what there is";
     Err(Fault::new(Code::Unimplemented, message))
