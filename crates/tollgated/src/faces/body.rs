@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 
 use crate::guard::Guard;
 
@@ -26,8 +26,8 @@ pub(crate) enum BodyError {
 ///
 /// # Errors
 /// [`BodyError`].
-pub(crate) async fn read(
-    body: Incoming,
+pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
+    body: B,
     guard: &Guard,
     time: Duration,
     waits: bool,
@@ -41,7 +41,10 @@ pub(crate) async fn read(
     read.unwrap_or_else(|_| Err(BodyError::TooSlow))
 }
 
-async fn collect(mut body: Incoming, guard: &Guard) -> Result<Bytes, BodyError> {
+async fn collect<B: Body<Data = Bytes> + Unpin>(
+    mut body: B,
+    guard: &Guard,
+) -> Result<Bytes, BodyError> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let mut held = guard.hold_nothing();
@@ -70,7 +73,7 @@ async fn collect(mut body: Incoming, guard: &Guard) -> Result<Bytes, BodyError> 
 }
 
 /// Reads on for a while and keeps nothing: many clients read no answer before they have sent all.
-async fn pass_over(mut body: Incoming) {
+async fn pass_over<B: Body<Data = Bytes> + Unpin>(mut body: B) {
     let mut passed = 0;
     while passed < PASSED_OVER_BYTES_MAX
         && let Some(Ok(frame)) = body.frame().await

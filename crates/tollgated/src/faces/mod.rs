@@ -1,7 +1,7 @@
 //! The doors: each knows its protocol and nothing else; all decisions are the service's.
 
 mod body;
-pub(crate) mod connection;
+mod heard;
 pub(crate) mod http;
 pub(crate) mod grpc;
 pub(crate) mod resp;
@@ -55,3 +55,7 @@ pub(crate) fn seconds(wait: Duration) -> u64 {
 }
 
 const BEARER: &[u8] = b"Bearer ";
+/// Bytes of a request's head at most; beyond, the answer is 431.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Requests at once on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 256;

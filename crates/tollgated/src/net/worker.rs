@@ -15,7 +15,7 @@ use tracing::debug;
 use super::Socket;
 use crate::app::{App, Bounds};
 use crate::face::Face;
-use crate::faces::{connection, grpc, http, resp};
+use crate::faces::{grpc, http, resp};
 use crate::guard::{Guard, Phase, TICK, ticks};
 
 /// One worker, as the accepting thread knows it.
@@ -152,8 +152,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     match face {
-        Face::Http => connection::serve(face, stream, app, guard, http::answer).await,
-        Face::Grpc => connection::serve(face, stream, app, guard, grpc::answer).await,
+        Face::Http => http::serve(stream, app, guard).await,
+        Face::Grpc => grpc::serve(stream, app, guard).await,
         Face::Resp => resp::serve(stream, app, &guard).await,
     }
 }

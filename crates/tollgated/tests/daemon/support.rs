@@ -77,7 +77,8 @@ impl Daemon {
             }
             written.add(None);
         });
-        let doors = options.chunks(2).filter(|option| ["--http", "--resp", "--grpc"].contains(&option[0]));
+        let doors =
+            options.chunks(2).filter(|option| ["--http", "--resp", "--grpc"].contains(&option[0]));
         let doors = doors.filter(|option| option[1] != "off").count();
         let daemon = Self { child, log, reader: Some(reader), folder };
         daemon

@@ -3,20 +3,17 @@
 //! Written here instead of taken from a framework so that bodies share the bounds of all doors.
 //! What calls there are is not known here.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Request, Response, StatusCode};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
 use prost::Message;
 
 use crate::app::App;
-use crate::faces::body::{self, BODY_BYTES_MAX, BodyError};
-use crate::guard::Guard;
+use crate::faces::body::{BODY_BYTES_MAX, BodyError};
+use crate::faces::is_admitted;
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,23 +64,69 @@ impl From<BodyError> for Fault {
     }
 }
 
-/// Reads the one message of a call, within the call's deadline and the door's.
-///
-/// # Errors
-/// When it does not arrive in time, or is none.
-pub(super) async fn read<M: Message + Default>(
-    request: Request<Incoming>,
-    app: &App,
-    guard: &Guard,
-) -> Result<M, Fault> {
-    let headers = request.headers();
-    let deadline = headers.get(TIMEOUT).map(|text| timeout(text.as_bytes())).transpose()?;
-    let time = deadline.map_or(app.bounds.partial, |deadline| deadline.min(app.bounds.partial));
-    if time.is_zero() {
-        return Err(BodyError::TooSlow.into());
+/// What is called, and how long its body may take to arrive.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    pub(super) method: Method,
+    pub(super) time: Duration,
+}
+
+/// What there is to call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    ShouldRateLimit,
+    HealthCheck,
+    HealthWatch,
+    Reflection,
+}
+
+/// Why a call was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It is none.
+    NoCall,
+    Fault(Fault),
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
     }
-    let body = body::read(request.into_body(), guard, time, false).await?;
-    M::decode(unframe(&body)?).map_err(|error| Fault::invalid(format!("the message: {error}")))
+}
+
+impl Call {
+    pub(super) fn new(head: &Parts, app: &App) -> Result<Self, Refusal> {
+        let headers = &head.headers;
+        let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let rest = kind.and_then(|kind| kind.strip_prefix(b"application/grpc"));
+        if !matches!(rest, Some(b"" | b"+proto" | [b';', ..])) {
+            return Err(Refusal::NoCall);
+        }
+        let method = match head.uri.path() {
+            "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
+                Method::ShouldRateLimit
+            }
+            "/grpc.health.v1.Health/Check" => Method::HealthCheck,
+            "/grpc.health.v1.Health/Watch" => Method::HealthWatch,
+            path if path.starts_with("/grpc.reflection.v1") => Method::Reflection,
+            _ => {
+                let message = "there is no such method; reflection lists what there is";
+                return Err(Fault::new(Code::Unimplemented, message).into());
+            }
+        };
+        // Whether it is well is for everybody to know.
+        let open = matches!(method, Method::HealthCheck | Method::HealthWatch);
+        if !open && !is_admitted(headers, app) {
+            let message = "metadata authorization: Bearer with the shared secret is needed";
+            return Err(Fault::new(Code::Unauthenticated, message).into());
+        }
+        let deadline = headers.get(TIMEOUT).map(|text| timeout(text.as_bytes())).transpose()?;
+        let time = deadline.unwrap_or(Duration::MAX).min(app.bounds.partial);
+        if time.is_zero() {
+            return Err(Fault::from(BodyError::TooSlow).into());
+        }
+        Ok(Self { method, time })
+    }
 }
 
 /// The message of a body that holds one.
@@ -101,14 +144,18 @@ pub(super) fn unframe(body: &[u8]) -> Result<&[u8], Fault> {
     Ok(message)
 }
 
+/// What a message says.
+pub(super) fn read<M: Message + Default>(message: &[u8]) -> Result<M, Fault> {
+    M::decode(message).map_err(|error| Fault::invalid(format!("the message: {error}")))
+}
+
 /// A message as it is sent.
 pub(super) fn frame(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut out = BytesMut::with_capacity(PREFIX + length);
     out.put_u8(0);
     out.put_u32(length as u32);
-    // The buffer has room for it.
-    message.encode_raw(&mut out);
+    message.encode_raw(&mut out); // There is room for it.
     out.freeze()
 }
 
@@ -132,31 +179,28 @@ pub(super) fn timeout(text: &[u8]) -> Result<Duration, Fault> {
     })
 }
 
-/// The answer to a call that has one message.
-pub(super) fn reply(message: &impl Message) -> Response<Reply> {
-    opened(Reply { message: Some(frame(message)), status: Some(OK) })
+/// The head of an answer that begins well.
+pub(super) fn head() -> Response<()> {
+    let mut head = Response::new(());
+    head.headers_mut().insert(CONTENT_TYPE, GRPC);
+    head
 }
 
-/// The answer to a call that failed: a head and nothing else.
-pub(super) fn refuse(fault: &Fault) -> Response<Reply> {
-    let mut response = opened(Reply { message: None, status: None });
-    fault.write(response.headers_mut());
-    response
+/// The end of an answer that ended well.
+pub(super) fn trailers() -> HeaderMap {
+    HeaderMap::from_iter([(STATUS, OK)])
 }
 
-/// The answer to what is no call.
-pub(super) fn no_call() -> Response<Reply> {
-    let message = Bytes::from_static(b"gRPC is spoken here: content-type application/grpc\n");
-    let mut response = Response::new(Reply { message: Some(message), status: None });
-    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    response
-}
-
-/// An answer that begins well.
-pub(super) fn opened<B>(body: B) -> Response<B> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    response
+impl Refusal {
+    /// The only part of such an answer.
+    pub(super) fn head(&self) -> Response<()> {
+        let mut head = head();
+        match self {
+            Self::Fault(fault) => fault.write(head.headers_mut()),
+            Self::NoCall => *head.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        }
+        head
+    }
 }
 
 impl Fault {
@@ -173,45 +217,11 @@ impl Fault {
     }
 }
 
-/// At most one message, and the status behind it.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    message: Option<Bytes>,
-    /// None where the head says it.
-    status: Option<HeaderValue>,
-}
-
-impl Body for Reply {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(message) = self.message.take() {
-            return Poll::Ready(Some(Ok(Frame::data(message))));
-        }
-        Poll::Ready(self.status.take().map(|status| {
-            let mut trailers = HeaderMap::with_capacity(1);
-            trailers.insert(STATUS, status);
-            Ok(Frame::trailers(trailers))
-        }))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.message.is_none() && self.status.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.message.as_ref().map_or(0, Bytes::len) as u64)
-    }
-}
-
 /// A flag and a length.
 const PREFIX: usize = 5;
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const OK: HeaderValue = HeaderValue::from_static("0");
-pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 

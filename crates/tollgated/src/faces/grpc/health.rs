@@ -10,7 +10,7 @@ use hyper::body::{Body, Frame};
 use hyper::header::HeaderMap;
 use tokio::sync::watch;
 
-use super::call::{Code, Fault, frame};
+use super::call::{Code, Fault, frame, read};
 use super::proto::grpc::health::v1::health_check_response::ServingStatus;
 use super::proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use crate::service::Service;
@@ -19,14 +19,12 @@ use crate::service::Service;
 ///
 /// # Errors
 /// When there is none of that name.
-pub(super) fn check(
-    request: &HealthCheckRequest,
-    service: &Service,
-) -> Result<HealthCheckResponse, Fault> {
-    if !KNOWN.contains(&&*request.service) {
+pub(super) fn check(message: &[u8], service: &Service) -> Result<Bytes, Fault> {
+    let HealthCheckRequest { service: name } = read(message)?;
+    if !KNOWN.contains(&&*name) {
         return Err(Fault::new(Code::NotFound, "there is no such service"));
     }
-    Ok(standing(service))
+    Ok(frame(&standing(service)))
 }
 
 fn standing(service: &Service) -> HealthCheckResponse {
@@ -45,10 +43,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(request: &HealthCheckRequest, service: Arc<Service>) -> Self {
+    /// # Errors
+    /// When the message is none.
+    pub(super) fn new(message: &[u8], service: Arc<Service>) -> Result<Self, Fault> {
+        let HealthCheckRequest { service: name } = read(message)?;
         let changes = Box::pin(changed(service.ending()));
-        let known = KNOWN.contains(&&*request.service);
-        Self { service, known, said: None, changes, ended: false }
+        Ok(Self { service, known: KNOWN.contains(&&*name), said: None, changes, ended: false })
     }
 }
 

@@ -4,18 +4,19 @@
 use std::pin::Pin;
 use std::sync::LazyLock;
 
-use hyper::body::Incoming;
 use hyper::{Request, Response};
 use tonic::Status;
 use tonic::body::Body;
 use tonic_reflection::server::Builder;
 use tower_service::Service;
 
-type Serve = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
+use super::stream::Received;
+
+type Serve = Box<dyn Fn(Request<Received>) -> Answering + Send + Sync>;
 type Answering = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// Answers a call of either version in use.
-pub(super) async fn answer(request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn answer(request: Request<Received>) -> Response<Body> {
     let is_v1 = request.uri().path().starts_with("/grpc.reflection.v1.");
     match if is_v1 { &*V1 } else { &*V1ALPHA } {
         Some(serve) => serve(request).await,
@@ -39,7 +40,7 @@ fn described() -> Builder<'static> {
 
 fn serve<S>(server: S) -> Serve
 where
-    S: Service<Request<Incoming>, Response = Response<Body>> + Clone + Send + Sync + 'static,
+    S: Service<Request<Received>, Response = Response<Body>> + Clone + Send + Sync + 'static,
     S::Error: Send,
     S::Future: Send,
 {

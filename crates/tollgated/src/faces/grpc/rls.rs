@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::HeaderMap;
 use prost_types::Duration as WireDuration;
 use tollgate::{Decision, Descriptor, DomainKind, Entry, LimitId, Rate, Request};
 
-use super::call::{Code as FaultCode, Fault};
+use super::call::{Code as FaultCode, Fault, frame, read};
 use super::proto::envoy;
 use crate::app::{App, HeaderStyle};
 use crate::face::Face;
@@ -28,11 +29,19 @@ use envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus,
 use envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy::r#type::v3::RateLimitUnit;
 
+/// Decides the request in a message.
+///
+/// # Errors
+/// As [`decide`].
+pub(super) fn answer(message: &[u8], app: &App) -> Result<Bytes, Fault> {
+    decide(&read(message)?, app).map(|response| frame(&response))
+}
+
 /// Decides one request.
 ///
 /// # Errors
 /// When it is not what it should be; nothing was spent.
-pub(super) fn answer(request: &RateLimitRequest, app: &App) -> Result<RateLimitResponse, Fault> {
+pub(super) fn decide(request: &RateLimitRequest, app: &App) -> Result<RateLimitResponse, Fault> {
     let RateLimitRequest { domain, descriptors, hits_addend } = request;
     if domain.is_empty() {
         return Err(Fault::invalid("domain: must not be empty"));
@@ -223,9 +232,8 @@ const DESCRIPTORS_MAX: usize = 1_000;
 /// Answers bytes that a client sent.
 #[cfg(fuzzing)]
 pub(crate) fn answer_bytes(body: &[u8], app: &App) {
-    use prost::Message;
-    if let Ok(Ok(request)) = super::call::unframe(body).map(RateLimitRequest::decode)
-        && let Ok(response) = answer(&request, app)
+    if let Ok(request) = super::call::unframe(body).and_then(read::<RateLimitRequest>)
+        && let Ok(response) = decide(&request, app)
     {
         assert_eq!(response.statuses.len(), request.descriptors.len());
     }

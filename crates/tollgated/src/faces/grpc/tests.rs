@@ -16,7 +16,7 @@ use super::proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit,
 };
 use super::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use super::rls::answer;
+use super::rls::decide;
 use crate::app::{App, HeaderStyle};
 
 /// Paths of domain `edge` as `name=value/name`, each with a rate; then what else it says.
@@ -73,7 +73,7 @@ fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
 }
 
 fn ask(app: &App, descriptors: Vec<RateLimitDescriptor>) -> RateLimitResponse {
-    answer(&request(descriptors), app).expect("sound")
+    decide(&request(descriptors), app).expect("sound")
 }
 
 /// The overall answer, and of each descriptor its own and what it has left.
@@ -104,7 +104,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 fn refused(app: &App, request: &RateLimitRequest) -> (FaultCode, String) {
-    let fault = answer(request, app).expect_err("refused");
+    let fault = decide(request, app).expect_err("refused");
     (fault.code, fault.message)
 }
 
@@ -208,7 +208,7 @@ fn hits_may_be_absent_nothing_or_given_back() {
     let left = |descriptors| short(&app, vec![descriptors]).1[0];
     assert_eq!(left(descriptor("user=a")), (true, Some(9)));
     let zero = RateLimitRequest { hits_addend: 0, ..request(vec![descriptor("user=b")]) };
-    assert_eq!(answer(&zero, &app).expect("sound").statuses[0].limit_remaining, 9);
+    assert_eq!(decide(&zero, &app).expect("sound").statuses[0].limit_remaining, 9);
     let keys = app.service.keys_used();
     assert_eq!(left(with_hits("user=c", 0)), (true, Some(10)));
     assert_eq!(app.service.keys_used(), keys);
@@ -221,7 +221,7 @@ fn hits_may_be_absent_nothing_or_given_back() {
         hits_addend: 4,
         ..request(vec![descriptor("user=f"), with_hits("user=g", 2), with_hits("user=h", 0)])
     };
-    let statuses = answer(&many, &app).expect("sound").statuses;
+    let statuses = decide(&many, &app).expect("sound").statuses;
     let left: Vec<u32> = statuses.iter().map(|status| status.limit_remaining).collect();
     assert_eq!(left, [6, 8, 10]);
 }
@@ -255,7 +255,7 @@ fn the_most_specific_branch_is_taken_and_never_left() {
         (FaultCode::InvalidArgument, "descriptors[0]: entries: must not be empty")
     );
     let elsewhere = RateLimitRequest { domain: "e".into(), ..request(vec![descriptor("k=v")]) };
-    let response = answer(&elsewhere, &app).expect("sound");
+    let response = decide(&elsewhere, &app).expect("sound");
     let nothing = DescriptorStatus { code: Code::Ok as i32, ..DescriptorStatus::default() };
     assert_eq!((response.overall_code, response.statuses), (Code::Ok as i32, vec![nothing]));
 }
@@ -329,7 +329,7 @@ fn a_limit_that_is_brought_is_enforced_whatever_the_files_say() {
     assert_eq!(status.current_limit, Some(limit));
     let elsewhere =
         RateLimitRequest { domain: "unknown".into(), ..request(vec![bringing("user=a", 0, 1)]) };
-    let response = answer(&elsewhere, &app).expect("sound");
+    let response = decide(&elsewhere, &app).expect("sound");
     assert_eq!(response.overall_code, Code::Ok as i32);
     assert_eq!(short(&app, vec![bringing("user=z", 0, 1)]), (false, vec![(false, Some(0))]));
 }

@@ -1,9 +1,10 @@
 //! The HTTP door: JSON for programs, problems for mistakes (RFC 9457), header fields for clients.
 //!
-//! `routes` knows what is asked; connections are kept as those of any door that stands on HTTP.
+//! `connection` keeps a connection; `routes` knows what is asked.
 
 mod admin;
 mod ask;
+mod connection;
 mod decisions;
 pub(crate) mod fields;
 mod problem;
@@ -12,7 +13,7 @@ mod reservations;
 mod response;
 mod routes;
 
+pub(crate) use connection::serve;
 pub(crate) use decisions::explanation;
-pub(crate) use routes::answer;
 #[cfg(fuzzing)]
 pub(crate) use routes::post_all;

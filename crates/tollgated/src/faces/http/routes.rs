@@ -1,7 +1,5 @@
 //! Which path is answered by whom.
 
-use std::sync::Arc;
-
 use hyper::body::Incoming;
 use hyper::header::{EXPECT, HOST, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode, Uri};
@@ -46,12 +44,8 @@ const GETS: [Get; 7] = [
 ];
 
 /// Answers one request.
-pub(crate) async fn answer(
-    request: Request<Incoming>,
-    app: Arc<App>,
-    guard: Arc<Guard>,
-) -> Response {
-    route(request, &app, &guard).await.unwrap_or_else(|problem| {
+pub(crate) async fn answer(request: Request<Incoming>, app: &App, guard: &Guard) -> Response {
+    route(request, app, guard).await.unwrap_or_else(|problem| {
         let metrics = app.service.metrics();
         if problem.status == StatusCode::REQUEST_TIMEOUT {
             let of = metrics.face(Face::Http);

@@ -1,0 +1,189 @@
+//! One call: answered at once if it has arrived whole, else by a task that waits for the rest.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use hyper::Request;
+use hyper::body::{Body, Frame};
+
+use super::call::{self, Call, Code, Fault, Method, Refusal};
+use super::health::{self, Watch};
+use super::{reflection, rls};
+use crate::app::App;
+use crate::face::Face;
+use crate::faces::body;
+use crate::guard::Guard;
+
+/// Answers a call, now or later.
+pub(super) fn answer(
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    app: &Arc<App>,
+    guard: &Arc<Guard>,
+    cx: &mut Context<'_>,
+) {
+    let (head, stream) = request.into_parts();
+    let mut body = Received { stream, first: None };
+    let call = match Call::new(&head, app) {
+        Ok(call) => call,
+        Err(refusal) => return refuse(&refusal, respond, app),
+    };
+    if call.method == Method::Reflection {
+        tokio::spawn(reflect(Request::from_parts(head, body), respond));
+    } else if let Some(message) = body.whole(cx) {
+        conclude(call, &message, respond, app);
+    } else {
+        let (app, guard) = (app.clone(), guard.clone());
+        tokio::spawn(async move {
+            match body::read(body, &guard, call.time, false).await {
+                Ok(message) => conclude(call, &message, respond, &app),
+                Err(error) => refuse(&Refusal::Fault(error.into()), respond, &app),
+            }
+        });
+    }
+}
+
+/// Answers a call whose body has arrived.
+fn conclude(call: Call, body: &Bytes, mut respond: SendResponse<Bytes>, app: &Arc<App>) {
+    let answered = call::unframe(body).and_then(|message| match call.method {
+        Method::ShouldRateLimit => {
+            let started = app.service.now();
+            let answer = rls::answer(message, app);
+            let took = app.service.now().saturating_since(started);
+            app.service.metrics().took(Face::Grpc, took, 1);
+            answer.map(Some)
+        }
+        Method::HealthCheck => health::check(message, &app.service).map(Some),
+        Method::HealthWatch => {
+            let watch = Watch::new(message, app.service.clone())?;
+            // Whoever is gone by now wants no answer.
+            if let Ok(stream) = respond.send_response(call::head(), false) {
+                tokio::spawn(pump(watch, stream));
+            }
+            Ok(None)
+        }
+        Method::Reflection => Ok(None), // It is a stream of its own.
+    });
+    match answered {
+        Ok(Some(message)) => {
+            // The same.
+            let _ = respond.send_response(call::head(), false).and_then(|mut stream| {
+                stream.send_data(message, false)?;
+                stream.send_trailers(call::trailers())
+            });
+        }
+        Ok(None) => {}
+        Err(fault) => refuse(&Refusal::Fault(fault), respond, app),
+    }
+}
+
+/// Answers with nothing but a head.
+fn refuse(refusal: &Refusal, mut respond: SendResponse<Bytes>, app: &App) {
+    let metrics = app.service.metrics();
+    match refusal {
+        Refusal::NoCall => metrics.malformed(Face::Grpc),
+        Refusal::Fault(Fault { code: Code::DeadlineExceeded, .. }) => {
+            metrics.face(Face::Grpc).timed_out.fetch_add(1, Relaxed);
+        }
+        Refusal::Fault(_) => metrics.invalid(Face::Grpc),
+    }
+    let _ = respond.send_response(refusal.head(), true);
+}
+
+async fn reflect(request: Request<Received>, mut respond: SendResponse<Bytes>) {
+    let (head, body) = reflection::answer(request).await.into_parts();
+    if let Ok(stream) = respond.send_response(hyper::Response::from_parts(head, ()), false) {
+        pump(body, stream).await;
+    }
+}
+
+/// Sends a body as fast as the client takes it, until one of them ends.
+async fn pump<B: Body<Data = Bytes> + Unpin>(mut body: B, mut stream: SendStream<Bytes>) {
+    loop {
+        let frame = poll_fn(|cx| match stream.poll_reset(cx) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => Pin::new(&mut body).poll_frame(cx),
+        });
+        let sent = match frame.await {
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => send(data, &mut stream).await,
+                Err(frame) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    let _ = stream.send_trailers(trailers);
+                    return;
+                }
+            },
+            Some(Err(_)) | None => return,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+async fn send(mut data: Bytes, stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
+    while !data.is_empty() {
+        stream.reserve_capacity(data.len());
+        let room = poll_fn(|cx| match stream.poll_reset(cx) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => stream.poll_capacity(cx),
+        });
+        let Some(room) = room.await else { return Ok(()) };
+        let part = data.split_to(room?.min(data.len()));
+        stream.send_data(part, false)?;
+    }
+    Ok(())
+}
+
+/// The body of a call, as it arrives.
+pub(super) struct Received {
+    stream: RecvStream,
+    /// What has arrived and was not the whole.
+    first: Option<Bytes>,
+}
+
+impl Received {
+    /// All of it, if it has arrived in one piece.
+    fn whole(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
+        let Poll::Ready(Some(Ok(data))) = self.poll_data(cx) else { return None };
+        if self.stream.is_end_stream() {
+            return Some(data);
+        }
+        self.first = Some(data);
+        None
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
+        let polled = self.stream.poll_data(cx);
+        if let Poll::Ready(Some(Ok(data))) = &polled {
+            // What is kept of it is bounded by whoever reads.
+            let _ = self.stream.flow_control().release_capacity(data.len());
+        }
+        polled
+    }
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        Poll::Ready(ready!(self.poll_data(cx)).map(|data| data.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.stream.is_end_stream()
+    }
+}
