@@ -151,11 +151,17 @@ pub(super) fn read<M: Message + Default>(message: &[u8]) -> Result<M, Fault> {
 
 /// A message as it is sent.
 pub(super) fn frame(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut out = BytesMut::with_capacity(PREFIX + length);
-    out.put_u8(0);
-    out.put_u32(length as u32);
-    message.encode_raw(&mut out); // There is room for it.
+    // There is room for it.
+    framed(message.encoded_len(), |out| message.encode_raw(out))
+}
+
+/// The same for a message of about so many bytes that `write` writes.
+pub(super) fn framed(bytes: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
+    let mut out = BytesMut::with_capacity(PREFIX + bytes);
+    out.put_bytes(0, PREFIX);
+    write(&mut out);
+    let length = (out.len() - PREFIX) as u32;
+    out[1..PREFIX].copy_from_slice(&length.to_be_bytes());
     out.freeze()
 }
 

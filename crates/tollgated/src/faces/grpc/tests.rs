@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::BytesMut;
+use proptest::prelude::*;
 use prost::Message;
 use tollgate::{ClockHand, Limit, LimitSpec, StepSpec};
 
@@ -16,7 +18,8 @@ use super::proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit,
 };
 use super::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use super::rls::decide;
+use super::request::Asked;
+use super::{call, rls, wire};
 use crate::app::{App, HeaderStyle};
 
 /// Paths of domain `edge` as `name=value/name`, each with a rate; then what else it says.
@@ -70,6 +73,13 @@ fn bringing(entries: &str, requests_per_unit: u32, unit: i32) -> RateLimitDescri
 
 fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
     RateLimitRequest { domain: "edge".into(), descriptors, hits_addend: 0 }
+}
+
+/// What a request that is sent is answered with.
+fn decide(request: &RateLimitRequest, app: &App) -> Result<RateLimitResponse, call::Fault> {
+    let answer = rls::answer(&request.encode_to_vec(), app)?;
+    let message = call::unframe(&answer).expect("one message");
+    Ok(RateLimitResponse::decode(message).expect("a response"))
 }
 
 fn ask(app: &App, descriptors: Vec<RateLimitDescriptor>) -> RateLimitResponse {
@@ -146,6 +156,82 @@ fn messages_have_the_bytes_that_envoy_sends_and_reads() {
     let golden = hex("0802120c080212040864100222020811");
     assert_eq!(response.encode_to_vec(), golden);
     assert_eq!(RateLimitResponse::decode(&*golden).expect("sound"), response);
+}
+
+proptest! {
+    /// Against the messages that are made from the protocol's files.
+    #[test]
+    fn a_request_is_read_as_its_protocol_says(
+        domain in "[a-z]{0,3}",
+        hits in any::<u32>(),
+        descriptors in prop::collection::vec(
+            (
+                prop::collection::vec(("\\PC{0,3}", "\\PC{0,200}"), 0..4),
+                any::<Option<(u32, i32)>>(),
+                any::<Option<u64>>(),
+                any::<bool>(),
+            ),
+            0..4,
+        ),
+    ) {
+        let made = descriptors.iter().map(|(entries, limit, hits_addend, is_negative_hits)| {
+            let entry = |(key, value): &(String, String)| Entry { key: key.clone(), value: value.clone() };
+            let limit = limit.map(|(requests_per_unit, unit)| RateLimitOverride { requests_per_unit, unit });
+            RateLimitDescriptor {
+                entries: entries.iter().map(entry).collect(),
+                limit,
+                hits_addend: *hits_addend,
+                is_negative_hits: *is_negative_hits,
+            }
+        });
+        let message = RateLimitRequest { domain, descriptors: made.collect(), hits_addend: hits };
+        let bytes = message.encode_to_vec();
+        let asked = Asked::read(&bytes).expect("sound");
+        prop_assert_eq!(asked.domain, &message.domain);
+        prop_assert_eq!(asked.hits_addend, hits);
+        let entries = message.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+        let entries: Vec<_> = entries.map(|one| (&*one.key, one.value.as_bytes())).collect();
+        let read: Vec<_> = asked.entries.iter().map(|one| (one.name(), one.value())).collect();
+        prop_assert_eq!(read, entries);
+        for (read, written) in asked.descriptors.iter().zip(&message.descriptors) {
+            prop_assert_eq!(read.entries, written.entries.len());
+            prop_assert_eq!(read.hits_addend, written.hits_addend);
+            prop_assert_eq!(read.is_negative_hits, written.is_negative_hits);
+            let limit = read.limit.map(|limit| (limit.requests_per_unit, limit.unit));
+            let expected = written.limit.map(|limit| (limit.requests_per_unit, limit.unit));
+            prop_assert_eq!(limit, expected);
+        }
+        prop_assert_eq!(asked.descriptors.len(), message.descriptors.len());
+        // Cut anywhere, it is read as its protocol says too, or refused as there.
+        for end in 0..bytes.len() {
+            let ours = Asked::read(&bytes[..end]).is_ok();
+            prop_assert_eq!(ours, RateLimitRequest::decode(&bytes[..end]).is_ok(), "{}", end);
+        }
+    }
+
+    #[test]
+    fn bytes_are_refused_where_their_protocol_refuses_them(
+        bytes in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        if Asked::read(&bytes).is_ok() {
+            prop_assert!(RateLimitRequest::decode(&*bytes).is_ok());
+        }
+    }
+}
+
+#[test]
+fn a_long_name_of_a_limit_is_written_whole() {
+    let name = "n".repeat(64);
+    let spec = LimitSpec { name: &name, domain: "edge", rate: "100/s", ..LimitSpec::DEFAULT };
+    let (app, _) = App::for_tests(vec![Limit::parse(&spec).expect("sound")]);
+    // The longest status: more than 127 bytes need two for their number.
+    let mut out = BytesMut::new();
+    wire::message(&mut out, 2, |out| wire::text(out, 3, &"x".repeat(300)));
+    assert_eq!(out[..6], [0x12, 0xaf, 0x02, 0x1a, 0xac, 0x02]);
+    assert_eq!(out.len(), 306);
+    let response = ask(&app, vec![descriptor("tenant=acme"); 3]);
+    let names = response.statuses.iter().map(|status| status.current_limit.clone());
+    assert!(names.flatten().all(|limit| limit.name == name));
 }
 
 #[test]
