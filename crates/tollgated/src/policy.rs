@@ -11,13 +11,14 @@ use std::time::SystemTime;
 
 use tracing::{error, info, warn};
 
-use crate::config::{self, Finding, Severity};
+use crate::config::{self, Finding, Reading, Severity};
 use crate::service::Service;
 
 /// Where the limits come from, and how the last reading went.
 #[derive(Debug)]
 pub(crate) struct Policy {
     path: PathBuf,
+    merge_domains: bool,
     service: Arc<Service>,
     status: Mutex<Status>,
 }
@@ -37,7 +38,12 @@ pub(crate) struct Status {
 
 impl Policy {
     pub(crate) fn new(path: &Path, service: Arc<Service>) -> Self {
-        Self { path: path.into(), service, status: Mutex::default() }
+        Self { path: path.into(), merge_domains: false, service, status: Mutex::default() }
+    }
+
+    /// The same policy, if a domain may be in several YAML files.
+    pub(crate) fn with_merged_domains(self, merge_domains: bool) -> Self {
+        Self { merge_domains, ..self }
     }
 
     /// Reads the file and puts its limits in force.
@@ -69,13 +75,15 @@ impl Policy {
     }
 
     fn read(&self) -> Result<(), Vec<Finding>> {
-        let loaded = config::load(&self.path, self.service.keys_max())?;
+        let (keys_max, merge_domains) = (self.service.keys_max(), self.merge_domains);
+        let loaded = config::load(&self.path, Reading { keys_max, merge_domains })?;
         let count = loaded.limits.len();
         let before = self.names();
         let revision = self.service.replace(loaded.limits).map_err(|error| {
             // `load` tried them together, so that this does not happen.
             let (file, message) = (self.path.clone(), error.to_string());
-            vec![Finding { severity: Severity::Error, file, line: 1, column: 1, message }]
+            let severity = Severity::Error;
+            vec![Finding { severity, file, line: 1, column: 1, message, no_effect: false }]
         })?;
         for warning in &loaded.warnings {
             log(warning);
@@ -124,7 +132,7 @@ impl Policy {
 }
 
 fn log(finding: &Finding) {
-    let Finding { severity, file, line, column, message } = finding;
+    let Finding { severity, file, line, column, message, .. } = finding;
     let file = file.display();
     match severity {
         Severity::Error => error!(target: "policy", "{file}:{line}:{column}: {message}"),
