@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use tollgate::Limit;
 use tracing::{error, info, warn};
 
 use crate::config::{self, Finding, Reading, Severity};
@@ -108,10 +109,18 @@ impl Policy {
         Ok(())
     }
 
-    /// The limits in force, as domain/name.
+    /// The limits in force, by what their usage is kept by: domain/name, or domain/path.
     fn names(&self) -> BTreeSet<String> {
+        let step = |(name, value): (&str, &str)| match value {
+            "" => name.to_owned(),
+            value => format!("{name}={value}"),
+        };
         let limits = self.service.limits();
-        limits.iter().map(|s| format!("{}/{}", s.limit.domain(), s.limit.name())).collect()
+        let name = |limit: &Limit| match limit.path().len() {
+            0 => limit.name().to_owned(),
+            _ => limit.path().map(step).collect::<Vec<_>>().join(" / "),
+        };
+        limits.iter().map(|s| format!("{}/{}", s.limit.domain(), name(&s.limit))).collect()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -137,5 +146,33 @@ fn log(finding: &Finding) {
     match severity {
         Severity::Error => error!(target: "policy", "{file}:{line}:{column}: {message}"),
         Severity::Warning => warn!(target: "policy", "{file}:{line}:{column}: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Clock, Options};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_in_which_files_share_a_domain_is_a_policy_if_they_are_merged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for key in ["a", "b"] {
+            let text = format!(
+                "domain: d\ndescriptors:\n- key: {key}\n  value: v\n  rate_limit: {{ unit: \
+                 day, requests_per_unit: 1 }}\n"
+            );
+            std::fs::write(folder.path().join(format!("{key}.yaml")), text).expect("written");
+        }
+        let options = Options { keys_max: 1_000, clock: Clock::manual().0, ..Options::default() };
+        let service = Arc::new(Service::new(options).expect("sound options"));
+        let policy = Policy::new(folder.path(), service);
+        assert_eq!(policy.load().expect_err("one domain, two files").len(), 1);
+        assert!(!policy.is_valid());
+        let policy = policy.with_merged_domains(true);
+        policy.load().expect("one domain");
+        assert!(policy.is_valid());
+        assert_eq!(policy.names(), ["d/a=v", "d/b=v"].map(str::to_owned).into());
     }
 }
