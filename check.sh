@@ -58,7 +58,13 @@ fuzz() {
   fi
   local target
   for target in rate limiter resp http config; do
-    cargo +nightly fuzz run --fuzz-dir fuzz "$target" -- -max_total_time=20 -verbosity=0
+    local seeds=() words=()
+    if [ "$target" = config ]; then
+      seeds=(fuzz/corpus/config examples) words=(-dict=fuzz/config.dict)
+    fi
+    mkdir -p "fuzz/corpus/$target"
+    cargo +nightly fuzz run --fuzz-dir fuzz "$target" "${seeds[@]}" -- \
+      -max_total_time=20 -verbosity=0 "${words[@]}"
   done
 }
 

@@ -75,7 +75,9 @@ impl Reader {
     fn encode_limits(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let limits = self.service.limits();
         let brought = self.service.brought_counts();
-        let named = limits.iter().map(|s| (s.limit.domain(), s.limit.name(), s.counts));
+        // The end of a path that has no limit decides nothing.
+        let limits = limits.iter().filter(|status| !status.limit.is_blank());
+        let named = limits.map(|s| (s.limit.domain(), s.limit.name(), s.counts));
         let all: Vec<(&str, &str, Counts)> =
             named.chain([(BROUGHT_DOMAIN, BROUGHT_NAME, brought)]).collect();
         let mut decisions = Family(Vec::new());

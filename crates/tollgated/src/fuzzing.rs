@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::app::App;
-use crate::config;
+use crate::config::{self, Reading};
 use crate::faces::{http, resp};
 
 /// Commands of a Redis client: however they are cut into reads, the replies are the same.
@@ -14,14 +14,17 @@ pub fn resp(input: &[u8]) {
 
 /// Bodies of every path that is posted to.
 pub fn http(body: &[u8]) {
-    let limits = config::parse(vec![("a.toml".into(), LIMITS.into())], 1_000);
+    let limits = config::parse(vec![("a.toml".into(), LIMITS.into())], READING);
     let (app, _) = App::for_tests(limits.expect("sound limits").limits);
     http::post_all(body, &app);
 }
 
-/// Policy files.
+/// Policy files, in each language.
 pub fn config(text: &str) {
-    let _ = config::parse(vec![(PathBuf::from("a.toml"), text.into())], 1_000);
+    for name in ["a.toml", "a.yaml"] {
+        let _ = config::parse(vec![(PathBuf::from(name), text.into())], READING);
+    }
 }
 
+const READING: Reading = Reading { keys_max: 1_000, merge_domains: true };
 const LIMITS: &str = include_str!("../../../examples/limits.toml");

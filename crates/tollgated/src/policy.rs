@@ -9,15 +9,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use tollgate::Limit;
 use tracing::{error, info, warn};
 
-use crate::config::{self, Finding, Severity};
+use crate::config::{self, Finding, Reading, Severity};
 use crate::service::Service;
 
 /// Where the limits come from, and how the last reading went.
 #[derive(Debug)]
 pub(crate) struct Policy {
     path: PathBuf,
+    merge_domains: bool,
     service: Arc<Service>,
     status: Mutex<Status>,
 }
@@ -37,7 +39,12 @@ pub(crate) struct Status {
 
 impl Policy {
     pub(crate) fn new(path: &Path, service: Arc<Service>) -> Self {
-        Self { path: path.into(), service, status: Mutex::default() }
+        Self { path: path.into(), merge_domains: false, service, status: Mutex::default() }
+    }
+
+    /// The same policy, if a domain may be in several YAML files.
+    pub(crate) fn with_merged_domains(self, merge_domains: bool) -> Self {
+        Self { merge_domains, ..self }
     }
 
     /// Reads the file and puts its limits in force.
@@ -69,14 +76,16 @@ impl Policy {
     }
 
     fn read(&self) -> Result<(), Vec<Finding>> {
-        let loaded = config::load(&self.path, self.service.keys_max())?;
+        let (keys_max, merge_domains) = (self.service.keys_max(), self.merge_domains);
+        let loaded = config::load(&self.path, Reading { keys_max, merge_domains })?;
         let count = loaded.limits.len();
         let before = self.names();
         let revision =
             self.service.replace(loaded.limits, &loaded.as_written).map_err(|error| {
                 // `load` tried them together, so that this does not happen.
                 let (file, message) = (self.path.clone(), error.to_string());
-                vec![Finding { severity: Severity::Error, file, line: 1, column: 1, message }]
+                let severity = Severity::Error;
+                vec![Finding { severity, file, line: 1, column: 1, message, no_effect: false }]
             })?;
         for warning in &loaded.warnings {
             log(warning);
@@ -101,10 +110,18 @@ impl Policy {
         Ok(())
     }
 
-    /// The limits in force, as domain/name.
+    /// The limits in force, by what their usage is kept by: domain/name, or domain/path.
     fn names(&self) -> BTreeSet<String> {
+        let step = |(name, value): (&str, &str)| match value {
+            "" => name.to_owned(),
+            value => format!("{name}={value}"),
+        };
         let limits = self.service.limits();
-        limits.iter().map(|s| format!("{}/{}", s.limit.domain(), s.limit.name())).collect()
+        let name = |limit: &Limit| match limit.path().len() {
+            0 => limit.name().to_owned(),
+            _ => limit.path().map(step).collect::<Vec<_>>().join(" / "),
+        };
+        limits.iter().map(|s| format!("{}/{}", s.limit.domain(), name(&s.limit))).collect()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -125,10 +142,38 @@ impl Policy {
 }
 
 fn log(finding: &Finding) {
-    let Finding { severity, file, line, column, message } = finding;
+    let Finding { severity, file, line, column, message, .. } = finding;
     let file = file.display();
     match severity {
         Severity::Error => error!(target: "policy", "{file}:{line}:{column}: {message}"),
         Severity::Warning => warn!(target: "policy", "{file}:{line}:{column}: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Clock, Options};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_in_which_files_share_a_domain_is_a_policy_if_they_are_merged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for key in ["a", "b"] {
+            let text = format!(
+                "domain: d\ndescriptors:\n- key: {key}\n  value: v\n  rate_limit: {{ unit: \
+                 day, requests_per_unit: 1 }}\n"
+            );
+            std::fs::write(folder.path().join(format!("{key}.yaml")), text).expect("written");
+        }
+        let options = Options { keys_max: 1_000, clock: Clock::manual().0, ..Options::default() };
+        let service = Arc::new(Service::new(options).expect("sound options"));
+        let policy = Policy::new(folder.path(), service);
+        assert_eq!(policy.load().expect_err("one domain, two files").len(), 1);
+        assert!(!policy.is_valid());
+        let policy = policy.with_merged_domains(true);
+        policy.load().expect("one domain");
+        assert!(policy.is_valid());
+        assert_eq!(policy.names(), ["d/a=v", "d/b=v"].map(str::to_owned).into());
     }
 }

@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use clap::error::ErrorKind;
 use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tollgate::{Clock, Options};
 
 use super::client::post;
 use super::paint::Paint;
-use super::{FAILED, NO, say, wrong_arguments};
-use crate::config;
+use super::{FAILED, Merging, NO, say, wrong_arguments};
+use crate::config::{self, Reading};
 use crate::faces::http;
 use crate::net::Address;
 use crate::service::Service;
@@ -50,9 +49,11 @@ pub(crate) struct Check {
 pub(crate) struct Explain {
     #[command(flatten)]
     words: Words,
-    /// Explain by this policy file, with nothing used, instead of asking a daemon
+    /// Explain by this policy, with nothing used, instead of asking a daemon
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    merging: Merging,
 }
 
 fn entry(word: &str) -> Result<(String, String), String> {
@@ -63,15 +64,14 @@ fn entry(word: &str) -> Result<(String, String), String> {
 }
 
 impl Words {
-    fn body(&self) -> Value {
-        let mut entries = serde_json::Map::new();
-        for (name, value) in &self.entries {
-            if entries.insert(name.clone(), value.as_str().into()).is_some() {
-                let text = format!("{name} is given twice\n");
-                clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
-            }
-        }
-        json!({ "domain": self.domain, "entries": entries, "cost": self.cost })
+    /// The request in JSON, its entries in the order in which they are given: to limits with paths
+    /// it counts.
+    fn body(&self) -> String {
+        let text = |text: &str| Value::from(text).to_string();
+        let entry = |(name, value): &(String, String)| format!("{}:{}", text(name), text(value));
+        let entries: Vec<String> = self.entries.iter().map(entry).collect();
+        let (domain, entries) = (text(&self.domain), entries.join(","));
+        format!("{{\"domain\":{domain},\"entries\":{{{entries}}},\"cost\":{}}}", self.cost)
     }
 
     /// Refuses a name that is given twice, as the daemon would, had JSON room for it.
@@ -88,7 +88,7 @@ impl Words {
             std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
         };
         let secret = self.secret_file.as_ref().map(read).transpose()?;
-        post(&self.server, path, &self.body(), secret.as_deref())
+        post(&self.server, path, self.body(), secret.as_deref())
     }
 }
 
@@ -130,6 +130,9 @@ impl Explain {
             let domain = &self.words.domain;
             say(&format!("  no limit is in domain {domain:?}; domains: {}", known.join(", ")));
         }
+        for walk in answer["walks"].as_array().into_iter().flatten() {
+            say(&format!("  {}", walked(walk)));
+        }
         for limit in answer["limits"].as_array().into_iter().flatten() {
             let name = limit["limit"].as_str().unwrap_or_default();
             if limit["applies"] == true {
@@ -149,11 +152,13 @@ impl Explain {
     fn explain_by(&self, path: &Path) -> Result<Value, String> {
         let options = Options { clock: Clock::manual().0, ..Options::default() };
         let service = Service::new(options).map_err(|error| error.to_string())?;
-        let loaded = config::load(path, service.keys_max()).map_err(|findings| {
+        let merge_domains = self.merging.merge_domains;
+        let reading = Reading { keys_max: service.keys_max(), merge_domains };
+        let loaded = config::load(path, reading).map_err(|findings| {
             findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         })?;
         service.replace(loaded.limits, &loaded.as_written).map_err(|error| error.to_string())?;
-        http::explanation(self.words.body().to_string().as_bytes(), &service)
+        http::explanation(self.words.body().as_bytes(), &service)
     }
 }
 
@@ -162,6 +167,16 @@ fn refused(status: StatusCode, answer: &Value) -> Result<ExitCode, String> {
     let detail = answer["detail"].as_str().unwrap_or("no detail was given");
     eprintln!("{} {status}: {detail}", Paint::of_stderr().red("error:"));
     Ok(ExitCode::from(FAILED))
+}
+
+/// The way of the request along paths, in a line.
+fn walked(walk: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let step = |step: &Value| format!("{} ({})", text(&step["step"]), text(&step["how"]));
+    let steps = walk["steps"].as_array().into_iter().flatten();
+    let steps: Vec<String> = steps.map(step).collect();
+    let to = if steps.is_empty() { "" } else { ", " };
+    format!("path: {}{to}ends {}", steps.join(" / "), text(&walk["ends"]))
 }
 
 /// One decision in a line; `open` is why it passes when no limit decided.
@@ -200,6 +215,8 @@ fn duration(micros: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -220,6 +237,26 @@ mod tests {
         assert!(plain(json!({"allowed": true})).ends_with(": unlimited"));
         let shadow = plain(json!({"allowed": true, "shadow_denied_by": "s"}));
         assert!(shadow.contains("nothing denies it; the shadow"), "{shadow}");
+    }
+
+    #[test]
+    fn a_walk_is_told_in_a_line() {
+        let step = json!({"entry": "k", "step": "k=v", "how": "as it is"});
+        let walk = json!({"descriptor": 0, "steps": [step], "ends": "at a limit"});
+        assert_eq!(walked(&walk), "path: k=v (as it is), ends at a limit");
+        assert_eq!(walked(&json!({"steps": [], "ends": "nowhere"})), "path: ends nowhere");
+    }
+
+    #[test]
+    fn a_request_keeps_the_order_of_its_words() {
+        #[derive(clap::Parser)]
+        struct Only {
+            #[command(flatten)]
+            words: Words,
+        }
+        let only: Only = clap::Parser::parse_from(["x", "b=\"", "a=2", "--domain", "d"]);
+        let expected = r#"{"domain":"d","entries":{"b":"\"","a":"2"},"cost":1}"#;
+        assert_eq!(only.words.body(), expected);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::net::Address;
 pub(crate) fn post(
     server: &Address,
     path: &str,
-    body: &Value,
+    body: String,
     secret: Option<&[u8]>,
 ) -> Result<(StatusCode, Value), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -33,7 +33,7 @@ pub(crate) fn post(
         request = request.header(AUTHORIZATION, [b"Bearer ", secret.trim_ascii_end()].concat());
     }
     let request = request
-        .body(Full::new(Bytes::from(body.to_string())))
+        .body(Full::new(Bytes::from(body)))
         .map_err(|error| format!("the request can't be made: {error}"))?;
     runtime.block_on(async {
         let answered = tokio::time::timeout(TIME_MAX, ask(server, request)).await;

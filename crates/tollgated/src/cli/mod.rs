@@ -2,6 +2,7 @@
 
 mod ask;
 mod client;
+mod differences;
 mod lint;
 mod paint;
 mod serve;
@@ -10,7 +11,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 /// Rate limits for many tenants, each with the guarantee it names.
 #[derive(Parser)]
@@ -28,10 +29,19 @@ enum Command {
     Check(ask::Check),
     /// Show which limits apply to a request, which don't and why
     Explain(ask::Explain),
-    /// Look for mistakes in a policy file, or a folder of them
+    /// Look for mistakes in a policy, and tell how it differs from Envoy's rate-limit service
     Lint(lint::Lint),
-    /// Print the JSON schema of the policy file
+    /// Print the JSON schema of the policy file in TOML
     Schema,
+}
+
+/// How a policy is read, wherever one is.
+#[derive(Args)]
+struct Merging {
+    /// Let a domain be in several YAML files of a folder, as one
+    #[arg(long, env = "TOLLGATE_MERGE_DOMAINS",
+          value_parser = clap::builder::BoolishValueParser::new())]
+    merge_domains: bool,
 }
 
 /// Runs the command line of this process.

@@ -16,7 +16,7 @@ use tollgate::{Clock, Options, Secret, TableFull};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
-use super::{FAILED, wrong_arguments};
+use super::{FAILED, Merging, wrong_arguments};
 use crate::app::{App, Bounds, HeaderStyle, SharedSecret};
 use crate::config::Watch;
 use crate::exposition::Exposition;
@@ -27,9 +27,11 @@ use crate::service::Service;
 
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// The policy file, or a folder whose *.toml files are one policy; it is watched
+    /// The policy: a .toml or .yaml file, or a folder of them; it is watched
     #[arg(long, env = "TOLLGATE_CONFIG", value_name = "PATH")]
     config: PathBuf,
+    #[command(flatten)]
+    merging: Merging,
     /// Where HTTP is spoken: an address, unix:/path, or off; may be given several times
     #[arg(
         long,
@@ -207,7 +209,8 @@ impl Serve {
             secret: Secret::random(),
         };
         let service = Arc::new(Service::new(options).map_err(|error| error.to_string())?);
-        let policy = Arc::new(Policy::new(&self.config, service.clone()));
+        let policy = Policy::new(&self.config, service.clone());
+        let policy = Arc::new(policy.with_merged_domains(self.merging.merge_domains));
         let held = Arc::<std::sync::atomic::AtomicUsize>::default();
         let seconds = |seconds: NonZeroU64| Duration::from_secs(seconds.get());
         Ok(Arc::new(App {

@@ -1,11 +1,12 @@
 //! A limit as a dialect wrote it, with the place of each field, and how it becomes a limit.
 //!
-//! Both dialects end here. What is sound is decided by the library; this file only finds the
+//! All dialects end here. What is sound is decided by the library; this file only finds the
 //! place of what it refuses.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
-use tollgate::{Allowance, Limit, LimitError, LimitSpec, OverrideSpec, Oversize};
+use tollgate::{Allowance, Limit, LimitError, LimitSpec, OverrideSpec, Oversize, StepSpec};
 
 use super::finding::{Findings, Place};
 
@@ -16,6 +17,10 @@ pub(super) struct Draft {
     pub(super) domain: String,
     pub(super) matches: Vec<MatchDraft>,
     pub(super) key: Vec<(String, Place)>,
+    pub(super) path: Vec<StepDraft>,
+    /// Names of limits, as they are called here.
+    pub(super) replaces: Vec<String>,
+    pub(super) quota: bool,
     pub(super) allowance: AllowanceDraft,
     pub(super) guarantee: String,
     pub(super) oversize: Oversize,
@@ -29,6 +34,16 @@ pub(super) struct Draft {
 pub(super) struct MatchDraft {
     pub(super) name: String,
     pub(super) value: String,
+    pub(super) place: Place,
+}
+
+/// A step of a limit's path as written; its texts are those of the tree that they were read from,
+/// since a step leads to many limits.
+#[derive(Debug, Clone)]
+pub(super) struct StepDraft {
+    pub(super) name: Rc<str>,
+    pub(super) value: Rc<str>,
+    pub(super) shared: bool,
     pub(super) place: Place,
 }
 
@@ -104,6 +119,10 @@ impl Draft {
                 let part = self.key.iter().rev().find(|(name, _)| name == refused);
                 part.map(|(_, place)| *place)
             }
+            "path" => {
+                let step = self.path.iter().find(|step| step.joined() == refused);
+                step.map(|step| step.place)
+            }
             _ => None,
         };
         entry.unwrap_or_else(|| self.places.of(error.field()))
@@ -116,12 +135,17 @@ impl Draft {
         let keys: Vec<Vec<(&str, &str)>> = overrides.iter().map(OverrideDraft::key_parts).collect();
         let overrides: Vec<OverrideSpec<'_>> =
             overrides.iter().zip(&keys).map(|(one, key)| one.allowance.of_override(key)).collect();
+        let path: Vec<StepSpec<'_>> = self.path.iter().map(StepDraft::spec).collect();
+        let replaces: Vec<&str> = self.replaces.iter().map(String::as_str).collect();
         let AllowanceDraft { rate, burst, burst_ratio } = &self.allowance;
         Limit::parse(&LimitSpec {
             name: &self.name,
             domain: &self.domain,
             matches: &matches,
             key: &key,
+            path: &path,
+            replaces: &replaces,
+            quota: self.quota,
             rate,
             burst: *burst,
             burst_ratio: *burst_ratio,
@@ -129,7 +153,6 @@ impl Draft {
             oversize: self.oversize,
             shadow: self.shadow,
             overrides: &overrides,
-            ..LimitSpec::DEFAULT
         })
     }
 
@@ -148,6 +171,21 @@ impl Draft {
                 findings.error(place, message);
             }
         }
+    }
+}
+
+impl StepDraft {
+    /// Name and value in one, as they are matched.
+    pub(super) fn joined(&self) -> String {
+        if self.value.is_empty() {
+            self.name.to_string()
+        } else {
+            format!("{}_{}", self.name, self.value)
+        }
+    }
+
+    fn spec(&self) -> StepSpec<'_> {
+        StepSpec { name: &self.name, value: &self.value, shared: self.shared }
     }
 }
 

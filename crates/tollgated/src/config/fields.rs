@@ -61,21 +61,29 @@ pub(super) fn refuse_unknown(
 }
 
 fn refusal<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    let shown = short(name);
     if NOT_BUILT.contains(&name) {
         return format!(
-            "`{shown}` belongs to a guarantee that this version does not have; it keeps only \
+            "`{name}` belongs to a guarantee that this version does not have; it keeps only \
              guarantee = \"local\""
         );
     }
-    let near = known.clone().map(|known| (distance(name, known), known)).min();
-    if let Some((distance, near)) = near
-        && distance <= 2.min(near.len() / 2)
-    {
+    unknown(name, known)
+}
+
+/// That nobody reads a field of this name.
+pub(super) fn unknown<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    let shown = short(name);
+    if let Some(near) = near(name, known.clone()) {
         return format!("unknown field `{shown}`; did you mean `{near}`?");
     }
     let known: Vec<String> = known.map(|known| format!("`{known}`")).collect();
     format!("unknown field `{shown}`; known are {}", known.join(", "))
+}
+
+/// The known field that a name was probably meant to be.
+pub(super) fn near<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let (distance, near) = known.map(|known| (distance(name, known), known)).min()?;
+    (distance <= 2.min(near.len() / 2)).then_some(near)
 }
 
 /// Letters to insert, leave out or exchange (also for their neighbour) to turn one word into

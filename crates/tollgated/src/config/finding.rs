@@ -20,6 +20,9 @@ pub(crate) struct Finding {
     pub column: usize,
     /// What is wrong, and what to do about it.
     pub message: String,
+    /// Whether it is about something that was accepted and has no effect.
+    #[serde(skip)]
+    pub no_effect: bool,
 }
 
 /// How bad a finding is.
@@ -36,13 +39,13 @@ impl Finding {
     /// An error about a file as a whole.
     pub(super) fn whole(file: &Path, message: impl Into<String>) -> Self {
         let (severity, file) = (Severity::Error, file.into());
-        Self { severity, file, line: 1, column: 1, message: message.into() }
+        Self { severity, file, line: 1, column: 1, message: message.into(), no_effect: false }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { severity, file, line, column, message } = self;
+        let Self { severity, file, line, column, message, .. } = self;
         write!(f, "{}:{line}:{column}: {severity}: {message}", file.display())
     }
 }
@@ -106,11 +109,16 @@ impl<'t> Findings<'t> {
     }
 
     pub(super) fn error(&mut self, at: Place, message: impl Into<String>) {
-        self.add(Severity::Error, at, message.into());
+        self.add(Severity::Error, at, message.into(), false);
     }
 
     pub(super) fn warning(&mut self, at: Place, message: impl Into<String>) {
-        self.add(Severity::Warning, at, message.into());
+        self.add(Severity::Warning, at, message.into(), false);
+    }
+
+    /// A warning about something that is read and changes nothing.
+    pub(super) fn no_effect(&mut self, at: Place, message: impl Into<String>) {
+        self.add(Severity::Warning, at, message.into(), true);
     }
 
     /// How many errors there were, kept or not.
@@ -141,7 +149,7 @@ impl<'t> Findings<'t> {
         list
     }
 
-    fn add(&mut self, severity: Severity, at: Place, message: String) {
+    fn add(&mut self, severity: Severity, at: Place, message: String, no_effect: bool) {
         let tally = match severity {
             Severity::Error => &mut self.errors,
             Severity::Warning => &mut self.warnings,
@@ -153,7 +161,8 @@ impl<'t> Findings<'t> {
         let text = &self.texts[at.file];
         let (line, column) = text.position(at.offset);
         let message = printable(&cut(&message, MESSAGE_CHARS_MAX));
-        let finding = Finding { severity, file: text.path.clone(), line, column, message };
+        let file = text.path.clone();
+        let finding = Finding { severity, file, line, column, message, no_effect };
         if tally.found <= FINDINGS_MAX {
             self.list.push(finding);
         } else {

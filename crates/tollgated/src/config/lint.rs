@@ -17,8 +17,10 @@ pub(super) fn lint(checked: &[Checked], findings: &mut Findings<'_>) {
         lint_alone(one, findings);
         lint_overrides(one, findings);
     }
-    lint_shapes(checked, findings);
-    lint_implied(checked, findings);
+    // The end of a path is one limit's, so that neither can be said of limits with paths.
+    let sets: Vec<&Checked> = checked.iter().filter(|one| one.draft.path.is_empty()).collect();
+    lint_shapes(&sets, findings);
+    lint_implied(&sets, findings);
 }
 
 fn lint_alone(one: &Checked, findings: &mut Findings<'_>) {
@@ -27,7 +29,9 @@ fn lint_alone(one: &Checked, findings: &mut Findings<'_>) {
         let message = format!("limit {name:?} is a shadow: it counts and never denies");
         findings.warning(places.of("shadow"), message);
     }
-    if one.limit.allowance() == Allowance::Unlimited && overrides.is_empty() {
+    // At the end of a path, it is what keeps other limits away.
+    let has_path = !one.draft.path.is_empty();
+    if one.limit.allowance() == Allowance::Unlimited && overrides.is_empty() && !has_path {
         let message = format!("limit {name:?} is unlimited and has no overrides: it does nothing");
         findings.warning(places.of("rate"), message);
     }
@@ -78,7 +82,7 @@ fn is_faster_with_less(rate: Rate, burst: u64, own: Allowance) -> bool {
 }
 
 /// Every request of a domain pays for each combination of entries that its limits match by.
-fn lint_shapes(checked: &[Checked], findings: &mut Findings<'_>) {
+fn lint_shapes(checked: &[&Checked], findings: &mut Findings<'_>) {
     let mut shapes: HashMap<&str, HashSet<Vec<(&str, bool)>>> = HashMap::new();
     for one in checked {
         let entries = one.draft.matches.iter();
@@ -98,9 +102,9 @@ fn lint_shapes(checked: &[Checked], findings: &mut Findings<'_>) {
 }
 
 /// A limit that denies nothing which another does not deny as well.
-fn lint_implied(checked: &[Checked], findings: &mut Findings<'_>) {
+fn lint_implied(checked: &[&Checked], findings: &mut Findings<'_>) {
     let mut alike: HashMap<_, Vec<&Checked>> = HashMap::new();
-    for one in checked {
+    for &one in checked {
         let Draft { domain, matches, key, .. } = &one.draft;
         let mut entries: Vec<_> = matches.iter().map(|entry| (&entry.name, &entry.value)).collect();
         entries.sort_unstable();

@@ -1,10 +1,12 @@
-//! The policy file: TOML text to limits, and everything that is wrong with it by line and column.
+//! The policy file: text to limits, and everything that is wrong with it by line and column.
 //!
-//! Two dialects load into the same limits: `own` (`[[limit]]`) and `tenant` (`[rate_limits]`). This
-//! file puts the parts together; `source` reads files, `set` checks the limits together, `lint`
-//! warns, `watch` says when to load again. Nothing here puts a limit in force.
+//! Three dialects load into the same limits: in TOML `own` (`[[limit]]`) and `tenant`
+//! (`[rate_limits]`), in YAML `envoy`. This file puts the parts together; `source` reads files,
+//! `set` checks the limits together, `lint` warns, `watch` says when to load again. Nothing here
+//! puts a limit in force.
 
 mod draft;
+mod envoy;
 mod fields;
 mod finding;
 mod lint;
@@ -13,10 +15,10 @@ mod set;
 mod source;
 mod tenant;
 mod watch;
+mod yaml;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -28,39 +30,43 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use tollgate::DEFAULT_DOMAIN;
 
 use draft::Draft;
+use envoy::{Domains, WrittenLimits};
 use fields::refuse_unknown;
-use finding::{Findings, Place, Text};
+use finding::{Findings, Place, Text, short};
 use set::Checked;
 use tenant::Tenants;
 
+pub(crate) use envoy::AsWritten;
 pub(crate) use finding::{Finding, Severity};
 pub(crate) use watch::Watch;
 
-/// What one source (a file, or a folder whose `*.toml` files are one set) says.
+/// What one source (a file, or a folder whose files are one set) says.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The limits as written, file by file; those of `[rate_limits]` come last.
+    /// The limits as written, file by file: those of `[[limit]]`, of `[rate_limits]`, of YAML.
     pub limits: Vec<tollgate::Limit>,
     /// What is doubtful about them.
     pub warnings: Vec<Finding>,
+    /// What limits in YAML say of themselves, by domain and label.
+    pub as_written: HashMap<(String, String), AsWritten>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
-    /// How an Envoy file called its limits, by domain and name.
-    pub as_written: HashMap<(String, String), AsWritten>,
 }
 
-/// What an Envoy file says of a limit beyond what it does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AsWritten {
-    pub(crate) name: String,
-    pub(crate) unit: Duration,
+/// How a source is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// The limiter's: it bounds how many limits and overrides there can be.
+    pub keys_max: u64,
+    /// Whether a domain may be in several YAML files; its limits are then those of all of them.
+    pub merge_domains: bool,
 }
 
-/// Reads a source. `keys_max` is the limiter's: it bounds how many overrides there can be.
+/// Reads a source.
 ///
 /// # Errors
 /// All that is wrong with it, with the warnings; at least one is an error. Nothing is changed.
-pub(crate) fn load(path: &Path, keys_max: u64) -> Result<Loaded, Vec<Finding>> {
+pub(crate) fn load(path: &Path, reading: Reading) -> Result<Loaded, Vec<Finding>> {
     let files = source::list(path).map_err(|finding| vec![finding])?;
     let mut readable = Vec::new();
     let mut findings = Vec::new();
@@ -71,11 +77,11 @@ pub(crate) fn load(path: &Path, keys_max: u64) -> Result<Loaded, Vec<Finding>> {
         }
     }
     if findings.is_empty() {
-        return parse(readable, keys_max);
+        return parse(readable, reading);
     }
     // A set with a file missing is not loaded, but what is wrong with the others is known already.
     if !readable.is_empty() {
-        findings.extend(parse(readable, keys_max).err().into_iter().flatten());
+        findings.extend(parse(readable, reading).err().into_iter().flatten());
     }
     Err(findings)
 }
@@ -84,35 +90,24 @@ pub(crate) fn load(path: &Path, keys_max: u64) -> Result<Loaded, Vec<Finding>> {
 ///
 /// # Errors
 /// As [`load`].
-pub(crate) fn parse(files: Vec<(PathBuf, String)>, keys_max: u64) -> Result<Loaded, Vec<Finding>> {
+pub(crate) fn parse(
+    files: Vec<(PathBuf, String)>,
+    reading: Reading,
+) -> Result<Loaded, Vec<Finding>> {
     let texts: Vec<Text> = files.into_iter().map(|(path, text)| Text { path, text }).collect();
     if texts.is_empty() {
         return Err(vec![Finding::whole(Path::new(""), "there is no file")]);
     }
-    let schema = schema();
     let mut findings = Findings::new(&texts);
-    let mut own: Vec<Draft> = Vec::new();
-    let mut tenants: Vec<Tenants> = Vec::new();
-    let mut silent: Vec<Place> = Vec::new();
-    for (file, text) in texts.iter().enumerate() {
-        let start = Place { file, offset: 0 };
-        let Some(mut document) = document(text, file, &schema, &mut findings) else { continue };
-        let (limits, table) = (document.remove("limit"), document.remove("rate_limits"));
-        if limits.is_none() && table.is_none() {
-            silent.push(start);
-        }
-        own.extend(limits.into_iter().flat_map(|limits| own::drafts(limits, file, &mut findings)));
-        tenants.extend(table.map(|table| Tenants::new(table, file, &mut findings)));
-    }
-    refuse_silence(&silent, &mut findings);
-    refuse_two_dialects(&own, &tenants, &mut findings);
+    let written = Written::read(&texts, reading, &mut findings);
+    let (drafts, as_written) = written.drafts(&mut findings);
     let mut checked = Vec::new();
-    for (draft, enabled) in with_enabled(own, tenants) {
+    for (draft, enabled) in drafts {
         // A limit that is not enabled is checked, and then left out.
         let limit = draft.check(&mut findings).filter(|_| enabled);
         checked.extend(limit.map(|limit| Checked { draft, limit }));
     }
-    set::check(&checked, keys_max, Place { file: 0, offset: 0 }, &mut findings);
+    set::check(&checked, reading.keys_max, Place { file: 0, offset: 0 }, &mut findings);
     lint::lint(&checked, &mut findings);
     let failed = findings.errors() > 0;
     let warnings = findings.into_list();
@@ -120,13 +115,59 @@ pub(crate) fn parse(files: Vec<(PathBuf, String)>, keys_max: u64) -> Result<Load
         return Err(warnings);
     }
     let limits = checked.into_iter().map(|checked| checked.limit).collect();
-    let as_written = HashMap::new();
-    Ok(Loaded {
-        limits,
-        warnings,
-        files: texts.into_iter().map(|text| text.path).collect(),
-        as_written,
-    })
+    let files = texts.into_iter().map(|text| text.path).collect();
+    Ok(Loaded { limits, warnings, as_written, files })
+}
+
+/// What the files say, dialect by dialect.
+struct Written {
+    own: Vec<Draft>,
+    tenants: Vec<Tenants>,
+    envoy: Domains,
+}
+
+impl Written {
+    fn read(texts: &[Text], reading: Reading, findings: &mut Findings<'_>) -> Self {
+        let schema = schema();
+        let mut written = Self {
+            own: Vec::new(),
+            tenants: Vec::new(),
+            envoy: Domains::new(reading.merge_domains),
+        };
+        let mut silent: Vec<Place> = Vec::new();
+        for (file, text) in texts.iter().enumerate() {
+            if source::is_yaml(&text.path) {
+                written.envoy.read(&text.text, file, findings);
+                continue;
+            }
+            let Some(mut document) = document(text, file, &schema, findings) else { continue };
+            let (limits, table) = (document.remove("limit"), document.remove("rate_limits"));
+            if limits.is_none() && table.is_none() {
+                silent.push(Place { file, offset: 0 });
+            }
+            let limits = limits.into_iter().flat_map(|limits| own::drafts(limits, file, findings));
+            written.own.extend(limits);
+            written.tenants.extend(table.map(|table| Tenants::new(table, file, findings)));
+        }
+        refuse_silence(&silent, findings);
+        refuse_two_dialects(&written.own, &written.tenants, findings);
+        written
+    }
+
+    /// All limits, and whether they are enabled; and what was written of those in YAML.
+    fn drafts(self, findings: &mut Findings<'_>) -> (Vec<(Draft, bool)>, WrittenLimits) {
+        let Self { own, tenants, envoy } = self;
+        let shared = refuse_yaml_beside_toml(&own, &tenants, &envoy, findings);
+        let (of_envoy, as_written) = envoy.finish(findings);
+        let of_tenants = tenants.into_iter().flat_map(|tenants| {
+            tenants.drafts.into_iter().map(move |draft| (draft, tenants.enabled))
+        });
+        // What is refused as a whole is not refused limit by limit as well.
+        let of_envoy = of_envoy.into_iter().filter(|draft| !shared.contains(&draft.domain));
+        let enabled = |draft| (draft, true);
+        let all = own.into_iter().map(enabled).chain(of_tenants).chain(of_envoy.map(enabled));
+        (all.collect(), as_written)
+    }
 }
 
 /// The JSON Schema of the policy file, both dialects, for editors and other tools.
@@ -231,12 +272,31 @@ fn refuse_two_dialects(own: &[Draft], tenants: &[Tenants], findings: &mut Findin
     }
 }
 
-/// All limits, and whether they are enabled.
-fn with_enabled(own: Vec<Draft>, tenants: Vec<Tenants>) -> impl Iterator<Item = (Draft, bool)> {
-    let of_tenants = tenants
-        .into_iter()
-        .flat_map(|tenants| tenants.drafts.into_iter().map(move |draft| (draft, tenants.enabled)));
-    own.into_iter().map(|draft| (draft, true)).chain(of_tenants)
+/// The same for YAML: returns the domains that are in it and in TOML.
+fn refuse_yaml_beside_toml(
+    own: &[Draft],
+    tenants: &[Tenants],
+    envoy: &Domains,
+    findings: &mut Findings<'_>,
+) -> HashSet<String> {
+    let mut shared = HashSet::new();
+    for (domain, place) in envoy.places() {
+        let limit = own.iter().find(|limit| limit.domain == domain).map(|limit| {
+            let at = findings.show(limit.places.whole);
+            format!("limit {:?} at {at}", limit.name)
+        });
+        let table = tenants.first().filter(|_| domain == DEFAULT_DOMAIN);
+        let table = table.map(|table| format!("[rate_limits] at {}", findings.show(table.place)));
+        if let Some(other) = limit.or(table) {
+            let message = format!(
+                "domain {:?} is that of {other}; a domain is loaded from one of them",
+                short(domain)
+            );
+            findings.error(place, message);
+            shared.insert(domain.to_owned());
+        }
+    }
+    shared
 }
 
 #[cfg(test)]
@@ -250,9 +310,18 @@ mod tests {
 
     /// What the files `1.toml`, `2.toml` and so on say together, or all that was found.
     fn parsed_all(texts: &[&str]) -> Result<Loaded, Vec<String>> {
-        let name = |index: usize| format!("{}.toml", index + 1).into();
-        let files = texts.iter().enumerate().map(|(index, text)| (name(index), (*text).into()));
-        parse(files.collect(), 1_000).map_err(|found| shown(&found))
+        let names: Vec<String> = (1..=texts.len()).map(|index| format!("{index}.toml")).collect();
+        let names = names.iter().map(String::as_str);
+        parsed_files(&names.zip(texts.iter().copied()).collect::<Vec<_>>(), READING)
+    }
+
+    /// What files of these names say together, or all that was found.
+    pub(super) fn parsed_files(
+        files: &[(&str, &str)],
+        reading: Reading,
+    ) -> Result<Loaded, Vec<String>> {
+        let files = files.iter().map(|(name, text)| ((*name).into(), (*text).into()));
+        parse(files.collect(), reading).map_err(|found| shown(&found))
     }
 
     pub(super) fn parsed(text: &str) -> Result<Loaded, Vec<String>> {
@@ -270,19 +339,24 @@ mod tests {
 
     /// A limiter of what a file says; its clock stands still.
     pub(super) fn limiter(text: &str) -> Limiter {
-        let limits = parsed(text).expect("a sound file").limits;
+        limiter_of(parsed(text).expect("a sound file"))
+    }
+
+    pub(super) fn limiter_of(loaded: Loaded) -> Limiter {
+        let limits = loaded.limits;
         let options = Options { keys_max: 1_000, clock: Clock::manual().0, ..Options::default() };
         Limiter::new(limits, options).expect("limits that were checked together")
     }
 
-    fn shown(findings: &[Finding]) -> Vec<String> {
+    pub(super) fn shown(findings: &[Finding]) -> Vec<String> {
         findings.iter().map(Finding::to_string).collect()
     }
 
-    fn names(loaded: &Loaded) -> Vec<&str> {
+    pub(super) fn names(loaded: &Loaded) -> Vec<&str> {
         loaded.limits.iter().map(tollgate::Limit::name).collect()
     }
 
+    pub(super) const READING: Reading = Reading { keys_max: 1_000, merge_domains: false };
     const API: &str = "[[limit]]\nname = \"api\"\nrate = \"10/s\"\n";
     const TENANTS: &str = "[rate_limits]\nenabled = true\ndefault.read_iops.rate = 5\n";
     const EXAMPLES: [&str; 2] = [
@@ -406,8 +480,8 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::write(at("b.toml"), API).expect("written");
         fs::write(at("a.toml"), "limit = []").expect("written");
-        assert_eq!(load(&at("b.toml"), 1_000).expect("sound").files, [at("b.toml")]);
-        let loaded = load(folder.path(), 1_000).expect("sound");
+        assert_eq!(load(&at("b.toml"), READING).expect("sound").files, [at("b.toml")]);
+        let loaded = load(folder.path(), READING).expect("sound");
         assert_eq!(names(&loaded), ["api"]);
         assert_eq!(loaded.files, [at("a.toml"), at("b.toml")]);
     }
@@ -418,12 +492,12 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::write(at("a.toml"), b"\xff").expect("written");
         fs::write(at("b.toml"), "limit = 3").expect("written");
-        let found = load(folder.path(), 1_000).expect_err("neither is sound");
+        let found = load(folder.path(), READING).expect_err("neither is sound");
         let messages: Vec<&str> = found.iter().map(|finding| &*finding.message).collect();
         let expected = ["is not UTF-8 from here on", "`limit` is a list: write [[limit]]"];
         assert_eq!(messages, expected);
         fs::write(at("b.toml"), API).expect("written");
-        assert_eq!(load(folder.path(), 1_000).expect_err("one is not sound").len(), 1);
+        assert_eq!(load(folder.path(), READING).expect_err("one is not sound").len(), 1);
     }
 
     #[test]
@@ -474,7 +548,7 @@ mod tests {
     /// Every finding lies within its text, and a file loads exactly if none is an error.
     fn assert_sane(text: String) {
         let lines = text.split('\n').count();
-        let (findings, loads) = match parse(vec![("a.toml".into(), text)], 1_000) {
+        let (findings, loads) = match parse(vec![("a.toml".into(), text)], READING) {
             Ok(loaded) => (loaded.warnings, true),
             Err(findings) => (findings, false),
         };

@@ -199,6 +199,9 @@ fn draft(table: LimitTable, whole: Place) -> Draft {
             Some(OversizeWord::Pace) => Oversize::Pace,
         },
         shadow: table.shadow.is_some_and(Spanned::into_inner),
+        path: Vec::new(),
+        replaces: Vec::new(),
+        quota: false,
         overrides: Vec::new(),
         places: Places { whole, fields },
     }

@@ -75,8 +75,8 @@ const REFUSALS_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
-    use super::super::tests::{found, parsed};
+    use super::super::tests::{READING, found, parsed};
+    use super::super::{Reading, parse};
 
     fn limit(name: &str, fields: &str) -> String {
         format!("[[limit]]\nname = \"{name}\"\nrate = \"5/s\"\n{fields}\n")
@@ -124,7 +124,10 @@ mod tests {
             + &limit("b", "key = [\"t\"]")
             + &overrides(60)
             + &limit("c", "key = [\"u\"]");
-        let of = |keys_max| parse(vec![("a.toml".into(), text.clone())], keys_max);
+        let of = |keys_max| {
+            let reading = Reading { keys_max, ..READING };
+            parse(vec![("a.toml".into(), text.clone())], reading)
+        };
         let found = of(1).expect_err("70 where 64 are free");
         let errors: Vec<String> = found
             .iter()
@@ -140,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_limiter_that_cannot_be_is_an_error_of_the_source() {
-        let found = parse(vec![("a.toml".into(), limit("a", ""))], 0).expect_err("no keys");
+        let none = Reading { keys_max: 0, ..READING };
+        let found = parse(vec![("a.toml".into(), limit("a", ""))], none).expect_err("no keys");
         let expected = "a.toml:1:1: error: options: keys_max = 0: must be 1 to 100,000,000";
         assert_eq!(found[0].to_string(), expected);
     }

@@ -1,4 +1,4 @@
-//! A source: one file, or the `*.toml` files of a folder, and their text.
+//! A source: one file, or the `*.toml`, `*.yaml` and `*.yml` files of a folder, and their text.
 //!
 //! It knows files and not what is in them. Symbolic links are followed, because Kubernetes mounts
 //! a set of files as links into a folder that it swaps.
@@ -29,12 +29,12 @@ pub(super) fn list(source: &Path) -> Result<Vec<PathBuf>, Finding> {
         }
         files.push(path);
         if files.len() > FILES_MAX {
-            let message = format!("holds more than {FILES_MAX} .toml files");
+            let message = format!("holds more than {FILES_MAX} .toml and .yaml files");
             return Err(Finding::whole(source, message));
         }
     }
     if files.is_empty() {
-        return Err(Finding::whole(source, "holds no .toml files"));
+        return Err(Finding::whole(source, "holds no .toml or .yaml files"));
     }
     files.sort();
     Ok(files)
@@ -65,7 +65,13 @@ pub(super) fn read(path: &Path) -> Result<String, Finding> {
 /// beside the files (`.limits.toml.swp`, `limits.toml~`, `#limits.toml#`, `..data`) does not.
 pub(super) fn is_ours(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    name.ends_with(b".toml") && !name.starts_with(b".")
+    let ends: [&[u8]; 3] = [b".toml", b".yaml", b".yml"];
+    ends.iter().any(|end| name.ends_with(end)) && !name.starts_with(b".")
+}
+
+/// Whether a file is YAML, by its name; all others are TOML.
+pub(super) fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "yaml" || end == "yml")
 }
 
 fn cannot_read(error: &io::Error) -> String {
@@ -90,12 +96,16 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_its_toml_files_by_name_and_nothing_that_lies_beside_them() {
+    fn a_folder_is_its_toml_and_yaml_files_by_name_and_nothing_that_lies_beside_them() {
         let folder = tempfile::tempdir().expect("a folder");
         for name in [
             "b.toml",
             "a.toml",
+            "c.yml",
+            "aa.yaml",
             ".hidden.toml",
+            ".c.yml.swp",
+            "c.yaml.bak",
             ".b.toml.swp",
             "b.toml~",
             "b.toml.bak",
@@ -106,7 +116,7 @@ mod tests {
             fs::write(folder.path().join(name), "limit = []").expect("written");
         }
         fs::create_dir(folder.path().join("folder.toml")).expect("made");
-        assert_eq!(names(folder.path()), ["a.toml", "b.toml"]);
+        assert_eq!(names(folder.path()), ["a.toml", "aa.yaml", "b.toml", "c.yml"]);
     }
 
     #[test]
@@ -124,7 +134,7 @@ mod tests {
     fn a_source_that_is_not_there_or_is_empty_is_an_error_at_its_path() {
         let folder = tempfile::tempdir().expect("a folder");
         let empty = list(folder.path()).expect_err("empty");
-        assert_eq!(empty, Finding::whole(folder.path(), "holds no .toml files"));
+        assert_eq!(empty, Finding::whole(folder.path(), "holds no .toml or .yaml files"));
         let gone = folder.path().join("gone.toml");
         let finding = list(&gone).expect_err("gone");
         assert_eq!((&finding.file, finding.line, finding.column), (&gone, 1, 1));
@@ -144,7 +154,7 @@ mod tests {
         assert_eq!(list(folder.path()).expect("enough").len(), FILES_MAX);
         fs::write(folder.path().join("more.toml"), "").expect("written");
         let finding = list(folder.path()).expect_err("too many");
-        assert_eq!(finding.message, "holds more than 256 .toml files");
+        assert_eq!(finding.message, "holds more than 256 .toml and .yaml files");
     }
 
     #[test]

@@ -186,6 +186,9 @@ impl RateLimits {
             guarantee: "local".into(),
             oversize: Oversize::Pace,
             shadow: false,
+            path: Vec::new(),
+            replaces: Vec::new(),
+            quota: false,
             overrides,
             places: Places {
                 whole,

@@ -176,6 +176,66 @@ fn lint_ends_with_0_for_sound_1_for_mistakes_and_1_for_warnings_if_asked() {
 }
 
 #[test]
+fn explain_tells_the_way_of_a_request_along_the_paths_of_a_yaml_file() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/envoy/ratelimit.yaml");
+    let words = ["explain", "--config", example, "--domain", "edge"];
+    let (code, out, _) = run(&[&words[..], &["tenant=x", "path=/reports/a"]].concat());
+    let expected = "allowed by reports, 60 of 60 left\n  \
+                    path: tenant (with any value) / path=/reports/* (by a pattern), ends at a \
+                    limit\n  \
+                    applies reports key {\"tenant\":\"x\"}: allowed by reports, 60 of 60 left\n";
+    assert_eq!((code, &*out), (0, expected));
+    // The order of the words is that of the entries.
+    let (_, out, _) = run(&[&words[..], &["path=/reports/a", "tenant=x"]].concat());
+    let expected = "allowed: no limit applies\n  \
+                    path: ends without a limit: no path goes on with this value of \"path\"\n";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn lint_tells_what_is_otherwise_than_in_envoys_service() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/envoy/ratelimit.yaml");
+    let (code, out, _) = run(&["lint", "--differences", example]);
+    assert_eq!(code, 0);
+    for part in [
+        "ratelimit.yaml: ok, 10 limits\n\nOf all limits, compared",
+        "\nedge    tenant / path=/reports/*  reports         60/hour        60 at once, one each \
+         1 min           shared\n",
+        "\nedge    country=nowhere           closed          0/day          denies\n",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (folder, toml) = file(TEN);
+    let (code, out, _) = run(&["lint", "--differences", &toml]);
+    assert_eq!(code, 0);
+    assert!(out.ends_with("No limit is written in the dialect of Envoy's rate-limit service.\n"));
+    let yaml = "domain: d\ndescriptors:\n- key: k\n  value_to_metric: true\n  \
+                rate_limit: { unit: minute, requests_per_unit: 4, name: N }\n";
+    for name in ["a.yaml", "b.yml"] {
+        let text = yaml.replace("key: k", &format!("key: {}", &name[..1]));
+        std::fs::write(folder.path().join(name), text).expect("written");
+    }
+    let folder = folder.path().to_str().expect("a plain path");
+    let (code, out, _) = run(&["lint", "--differences", folder]);
+    assert_eq!(code, 1);
+    assert!(out.contains("b.yml:1:9: error: domain \"d\" is already at "), "{out}");
+    assert!(!out.contains("compared"), "{out}");
+    let (code, out, _) = run(&["lint", "--differences", "--merge-domains", "--json", folder]);
+    let body = json(&out);
+    assert_eq!((code, &body["limits"]), (0, &3.into()));
+    let told = &body["differences"];
+    let limit = serde_json::json!({
+        "domain": "d", "limit": "n.2", "path": "b", "written": "4/minute",
+        "here": "4 at once, one each 15 s", "flags": [],
+    });
+    assert_eq!(told["limits"][1], limit);
+    assert_eq!(
+        (&told["no_effect"][0]["line"], &told["no_effect"][1]["line"]),
+        (&4.into(), &4.into())
+    );
+}
+
+#[test]
 fn the_schema_is_json_that_names_the_fields_of_both_dialects() {
     let (code, out, _) = run(&["schema"]);
     let schema = json(&out);

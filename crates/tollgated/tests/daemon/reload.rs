@@ -170,7 +170,7 @@ fn a_daemon_whose_policy_is_missing_or_wrong_does_not_start_and_says_why() {
     let output = tollgate().arg("serve").env("TOLLGATE_CONFIG", empty.path()).output();
     let output = output.expect("it was built");
     assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("holds no .toml files"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("holds no .toml or .yaml files"));
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub(crate) fn limits(app: &App) -> Response {
     let findings = |list: &[crate::config::Finding]| -> Vec<String> {
         list.iter().map(ToString::to_string).collect()
     };
+    let all = app.service.limits();
+    let limits = all.iter().filter(|status| !status.limit.is_blank());
     let body = json!({
         "revision": app.service.revision(),
         "config": {
@@ -58,7 +60,7 @@ pub(crate) fn limits(app: &App) -> Response {
             "errors": findings(&status.errors),
             "warnings": findings(&status.warnings),
         },
-        "limits": app.service.limits().iter().map(limit_value).collect::<Vec<_>>(),
+        "limits": limits.map(limit_value).collect::<Vec<_>>(),
     });
     response(StatusCode::OK, JSON_TYPE, body.to_string())
 }
@@ -74,10 +76,15 @@ fn limit_value(status: &LimitStatus) -> Value {
         Allowance::Unlimited => ("unlimited".to_owned(), None),
         Allowance::Metered { rate, burst } => (rate.to_string(), Some(burst)),
     };
+    let step = |(name, value): (&str, &str)| match value {
+        "" => name.to_owned(),
+        value => format!("{name}={value}"),
+    };
     json!({
         "name": limit.name(),
         "domain": limit.domain(),
         "match": matches,
+        "path": limit.path().map(step).collect::<Vec<_>>(),
         "key": limit.key().collect::<Vec<_>>(),
         "rate": rate,
         "burst": burst,

@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use tollgate::{DEFAULT_DOMAIN, Descriptor, Entry, Request};
+use tollgate::{DEFAULT_DOMAIN, Descriptor, DomainKind, Entry, Request};
+
+use crate::service::Service;
 
 /// A body of `/v1/check`.
 pub(crate) enum Ask<'a> {
@@ -141,10 +143,16 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// What is wrong with a descriptor; `ask` was not called.
-    pub(crate) fn with<T>(&self, ask: impl FnOnce(&Request<'_>) -> T) -> Result<T, String> {
+    pub(crate) fn with<T>(
+        &self,
+        service: &Service,
+        ask: impl FnOnce(&Request<'_>) -> T,
+    ) -> Result<T, String> {
+        let in_order = service.domain_kind(self.domain()) == Some(DomainKind::Path);
+        let descriptor = if in_order { Descriptor::ordered } else { Descriptor::new };
         if let Some(entries) = &self.entries {
             let entries = entries.entries();
-            let descriptor = Descriptor::new(&entries).map_err(|error| error.to_string())?;
+            let descriptor = descriptor(&entries).map_err(|error| error.to_string())?;
             let descriptors = [descriptor.with_cost(self.cost.unwrap_or(1))];
             return Ok(ask(&Request::new(&descriptors).in_domain(self.domain())));
         }
@@ -153,9 +161,9 @@ impl<'a> Item<'a> {
             parts.iter().map(|Object(part)| part.entries.entries()).collect();
         let mut descriptors = Vec::with_capacity(parts.len());
         for (index, (Object(part), entries)) in parts.iter().zip(&entries).enumerate() {
-            let descriptor = Descriptor::new(entries)
-                .map_err(|error| format!("descriptors[{index}]: {error}"))?;
-            descriptors.push(descriptor.with_cost(part.cost.unwrap_or(1)));
+            let made =
+                descriptor(entries).map_err(|error| format!("descriptors[{index}]: {error}"))?;
+            descriptors.push(made.with_cost(part.cost.unwrap_or(1)));
         }
         Ok(ask(&Request::new(&descriptors).in_domain(self.domain())))
     }
@@ -292,11 +300,16 @@ const ENTRIES_MAX: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::App;
+
+    fn service() -> std::sync::Arc<Service> {
+        App::for_tests(Vec::new()).0.service
+    }
 
     fn error(body: &str) -> String {
         match Ask::read(body.as_bytes()) {
             Err(error) => error,
-            Ok(Ask::One(item)) => item.with(|_| ()).expect_err("something is wrong"),
+            Ok(Ask::One(item)) => item.with(&service(), |_| ()).expect_err("something is wrong"),
             Ok(Ask::Batch(_)) => panic!("no batch"),
         }
     }
@@ -306,7 +319,7 @@ mod tests {
         let Ok(Ask::One(item)) = Ask::read(br#"{"entries":{"tenant":"a\"b"}}"#) else {
             panic!("one request")
         };
-        item.with(|request| {
+        item.with(&service(), |request| {
             assert_eq!((request.domain(), request.descriptors().len()), ("default", 1));
             let descriptor = request.descriptors()[0];
             assert_eq!(descriptor.entries(), [Entry::new("tenant", "a\"b")]);
@@ -320,7 +333,7 @@ mod tests {
         let body =
             r#"{"domain":"d","descriptors":[{"entries":{}},{"entries":{"a":"b"},"cost":7}]}"#;
         let Ok(Ask::One(item)) = Ask::read(body.as_bytes()) else { panic!("one request") };
-        item.with(|request| {
+        item.with(&service(), |request| {
             let costs: Vec<u64> = request.descriptors().iter().map(Descriptor::cost).collect();
             assert_eq!((request.domain(), costs), ("d", vec![1, 7]));
         })

@@ -23,7 +23,7 @@ pub(crate) fn check(body: &[u8], style: HeaderStyle, app: &App) -> Result<Respon
     match Ask::read(body).map_err(Problem::invalid)? {
         Ask::One(item) => {
             let decide = |request: &Request<'_>| service.check(Face::Http, request);
-            let decision = item.with(decide).map_err(Problem::invalid)?;
+            let decision = item.with(service, decide).map_err(Problem::invalid)?;
             Ok(decided(&decision, &[], style, service))
         }
         Ask::Batch(items) => Ok(check_all(&items, service)),
@@ -35,7 +35,8 @@ fn check_all(items: &[Result<Item<'_>, String>], service: &Service) -> Response 
     out.extend_from_slice(b"{\"results\":[");
     for (index, item) in items.iter().enumerate() {
         out.extend_from_slice(if index == 0 { b"{" } else { b",{" });
-        let decide = |item: &Item<'_>| item.with(|request| service.check(Face::Http, request));
+        let decide =
+            |item: &Item<'_>| item.with(service, |request| service.check(Face::Http, request));
         match item.as_ref().map_err(String::clone).and_then(decide) {
             Ok(decision) => write_decision(&mut out, &decision, service),
             Err(error) => {
@@ -75,7 +76,7 @@ fn told(
 ) -> Result<Response, Problem> {
     let service = &*app.service;
     let item = Item::read(body).and_then(Item::without_expiry).map_err(Problem::invalid)?;
-    let decision = item.with(|request| ask(service, request)).map_err(Problem::invalid)?;
+    let decision = item.with(service, |request| ask(service, request)).map_err(Problem::invalid)?;
     let mut out = Vec::with_capacity(160);
     out.push(b'{');
     write_decision(&mut out, &decision, service);
@@ -160,7 +161,7 @@ pub(crate) fn explain(body: &[u8], _: HeaderStyle, app: &App) -> Result<Response
 /// What is wrong with the body.
 pub(crate) fn explanation(body: &[u8], service: &Service) -> Result<Value, String> {
     let item = Item::read(body)?.without_expiry()?;
-    item.with(|request| {
+    item.with(service, |request| {
         let explanation = service.explain(request);
         let limits = explanation.limits.iter().map(|limit| explained_value(limit, service));
         let limits: Vec<Value> = limits.collect();

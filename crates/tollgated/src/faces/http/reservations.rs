@@ -24,7 +24,7 @@ pub(crate) fn reserve(body: &[u8], style: HeaderStyle, app: &App) -> Result<Resp
         return Err(Problem::invalid(format!("expires_ms: must be 1 to {most}")));
     }
     let reserve = |request: &Request<'_>| service.reserve(Face::Http, request, expiry);
-    let reserved = item.with(reserve).map_err(Problem::invalid)?;
+    let reserved = item.with(service, reserve).map_err(Problem::invalid)?;
     let reserved = reserved.map_err(|error| Problem::reservation(&error))?;
     let more = reserved.made.map_or_else(String::new, |(id, expires)| {
         let left = expires.saturating_since(service.now()).as_millis();
