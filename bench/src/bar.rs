@@ -15,7 +15,7 @@ enum Limit {
 }
 
 /// The limits of all bars, by name.
-const BARS: [(&str, Limit); 18] = [
+const BARS: [(&str, Limit); 21] = [
     ("handle", AtMost(1.0)),
     ("handle-2-threads", AtMost(0.7)),
     ("denied", AtMost(1.1)),
@@ -32,6 +32,9 @@ const BARS: [(&str, Limit); 18] = [
     ("resp-p16", AtMost(1.0 / 6.0)),
     ("http-check", AtLeast(1.3)),
     ("http-batch", AtLeast(700_000.0)),
+    ("grpc-c50", AtLeast(1.2)),
+    ("grpc-m16", AtLeast(1.1)),
+    ("grpc-batch", AtLeast(2_000_000.0)),
     ("idle-rss-mib", AtMost(20.0)),
     ("binary-mib", AtMost(30.0)),
 ];

@@ -7,6 +7,7 @@
 
 mod ask;
 mod scratch;
+mod grpc;
 mod server;
 mod client;
 mod row;
@@ -18,6 +19,7 @@ use crate::bar::{judge, judge_exact};
 use crate::measure::Quartiles;
 use ask::{ask, resp};
 use client::Client;
+use grpc::Call;
 use row::Row;
 use scratch::Scratch;
 use server::Server;
@@ -77,7 +79,7 @@ fn http_check(name: &'static str, scratch: &Scratch) -> Verdict {
     row.add("tollgate", tollgate.map(|server| (server, wrk("/v1/check", TOLLGATE_BODY))));
     let crab = server::throttlecrab(scratch).and_then(|server| {
         let request = ask::post("/throttle", CRAB_PROBE);
-        ask(server.http, &request, "\"allowed\":true").map(|_| server)
+        ask(server.ports.http, &request, "\"allowed\":true").map(|_| server)
     });
     row.add("throttlecrab", crab.map(|server| (server, wrk("/throttle", CRAB_BODY))));
     let measured = row.measure();
@@ -86,15 +88,53 @@ fn http_check(name: &'static str, scratch: &Scratch) -> Verdict {
 
 /// 100 checks a request, by as few connections as keep the server's core busy.
 fn http_batch(name: &'static str, scratch: &Scratch) -> Verdict {
-    let mut row = Row::new(name, BATCH);
     let client = Client::http(scratch, 8, "/v1/check", KEYS / BATCH, TOLLGATE_BATCH_BODY);
     let tollgate = tollgate_http(scratch, TOLLGATE_BATCH_PROBE, "\"results\":[{\"allowed\":true");
-    row.add("tollgate", tollgate.map(|server| (server, client)));
+    batch(name, tollgate.map(|server| (server, client)))
+}
+
+fn batch(name: &'static str, tollgate: Result<(Server, Client), String>) -> Verdict {
+    let mut row = Row::new(name, BATCH);
+    row.add("tollgate", tollgate);
     let measured = row.measure();
     if let Some(values) = measured.values("tollgate", |sample| 1e6 / sample.cpu_micros) {
         println!("# {name}: tollgate {:.0} checks a second of its CPU", values.median);
     }
     verdict(name, measured.values("tollgate", |sample| sample.checks_per_second))
+}
+
+/// One call at a time on each connection.
+fn grpc_c50(name: &'static str, scratch: &Scratch) -> Verdict {
+    grpc_beside_throttlecrab(name, 1, REQUESTS_GRPC, scratch)
+}
+
+/// 16 calls at once on each connection: what it reads and writes, it shares.
+fn grpc_m16(name: &'static str, scratch: &Scratch) -> Verdict {
+    grpc_beside_throttlecrab(name, 16, REQUESTS_GRPC_M16, scratch)
+}
+
+fn grpc_beside_throttlecrab(
+    name: &'static str,
+    streams: u32,
+    requests: u32,
+    scratch: &Scratch,
+) -> Verdict {
+    let load = |server, call| grpc_load(server, call, 50, streams, requests, scratch);
+    let mut row = Row::new(name, 1);
+    row.add("tollgate", load(server::tollgate(scratch), Call::should_rate_limit(scratch, 1)));
+    row.add("throttlecrab", load(server::throttlecrab(scratch), Call::throttle(scratch)));
+    let measured = row.measure();
+    // Where h2load is the limit of both, only their CPU time tells them apart.
+    if let Some(values) = measured.ratio("throttlecrab", "tollgate", |sample| sample.cpu_micros) {
+        println!("# {name}: throttlecrab takes {:.2} times tollgate's CPU", values.median);
+    }
+    verdict(name, measured.ratio("tollgate", "throttlecrab", |sample| sample.checks_per_second))
+}
+
+fn grpc_batch(name: &'static str, scratch: &Scratch) -> Verdict {
+    let call = Call::should_rate_limit(scratch, BATCH);
+    let tollgate = server::tollgate(scratch);
+    batch(name, grpc_load(tollgate, call, 8, 1, REQUESTS_GRPC_BATCH, scratch))
 }
 
 /// What a daemon holds before anyone has asked it anything.
@@ -137,27 +177,41 @@ fn binary(name: &'static str, scratch: &Scratch) -> Verdict {
 fn tollgate_resp(scratch: &Scratch) -> Result<Server, String> {
     let server = server::tollgate(scratch)?;
     // Allowed, and the limit is the burst and one more, as redis-cell has it.
-    ask(server.resp, &resp(CL_THROTTLE), "*5\r\n:0\r\n:1000001\r\n").map(|_| server)
+    ask(server.ports.resp, &resp(CL_THROTTLE), "*5\r\n:0\r\n:1000001\r\n").map(|_| server)
 }
 
 fn tollgate_http(scratch: &Scratch, body: &str, expected: &str) -> Result<Server, String> {
     let server = server::tollgate(scratch)?;
-    ask(server.http, &ask::post("/v1/check", body), expected).map(|_| server)
+    ask(server.ports.http, &ask::post("/v1/check", body), expected).map(|_| server)
 }
 
 fn crab_resp(scratch: &Scratch) -> Result<Server, String> {
     let server = server::throttlecrab(scratch)?;
-    ask(server.resp, &resp(THROTTLE), "*5\r\n:1\r\n:1000000\r\n").map(|_| server)
+    ask(server.ports.resp, &resp(THROTTLE), "*5\r\n:1\r\n:1000000\r\n").map(|_| server)
+}
+
+/// A server that allows `call`, and the client that repeats it.
+fn grpc_load(
+    server: Result<Server, String>,
+    call: Call,
+    connections: u32,
+    streams: u32,
+    requests: u32,
+    scratch: &Scratch,
+) -> Result<(Server, Client), String> {
+    let server = server?;
+    let answer_bytes = call.answer_bytes(server.ports.grpc, scratch)?;
+    Ok((server, Client::Grpc { connections, streams, requests, call, answer_bytes }))
 }
 
 /// Redis with the script loaded, and the client that calls it.
 fn gcra(scratch: &Scratch) -> Result<(Server, Client), String> {
     let server = server::redis(scratch)?;
     let load = ask::resp_words(&["SCRIPT", "LOAD", include_str!("daemon/gcra.lua")]);
-    let answer = ask(server.resp, &load, "$40\r\n")?;
+    let answer = ask(server.ports.resp, &load, "$40\r\n")?;
     let digest = answer.lines().nth(1).unwrap_or_default();
     let words = format!("EVALSHA {digest} 1 {GCRA_ARGUMENTS}");
-    ask(server.resp, &resp(&words), "*4\r\n:0\r\n")?;
+    ask(server.ports.resp, &resp(&words), "*4\r\n:0\r\n")?;
     let client = Client::resp(16, REQUESTS_P16_LUA, &words);
     Ok((server, client))
 }
@@ -177,11 +231,14 @@ fn unknown(name: &str) -> Verdict {
 }
 
 type RowOf = fn(&'static str, &Scratch) -> Verdict;
-const ROWS: [(&str, RowOf); 6] = [
+const ROWS: [(&str, RowOf); 9] = [
     ("resp-p1", resp_p1),
     ("resp-p16", resp_p16),
     ("http-check", http_check),
     ("http-batch", http_batch),
+    ("grpc-c50", grpc_c50),
+    ("grpc-m16", grpc_m16),
+    ("grpc-batch", grpc_batch),
     ("idle-rss-mib", idle_rss),
     ("binary-mib", binary),
 ];
@@ -216,5 +273,8 @@ const REQUESTS_P1: u32 = 100_000;
 const REQUESTS_P16: u32 = 500_000;
 const REQUESTS_P16_LUA: u32 = 80_000;
 const REQUESTS_P16_CRAB: u32 = 20_000;
+const REQUESTS_GRPC: u32 = 30_000;
+const REQUESTS_GRPC_M16: u32 = 50_000;
+const REQUESTS_GRPC_BATCH: u32 = 15_000;
 const IDLE: Duration = Duration::from_secs(1);
 pub const MIB: f64 = 1024.0 * 1024.0;

@@ -1,8 +1,10 @@
-//! What loads a server: `redis-benchmark` or `wrk`, on a core of its own and for a bounded time.
+//! What loads a server: `redis-benchmark`, `wrk` or `h2load`, on a core of its own and for a bounded
+//! time.
 
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::grpc::{Call, HEADERS};
 use super::scratch::Scratch;
 use super::server::{Server, installed};
 
@@ -10,6 +12,7 @@ use super::server::{Server, installed};
 pub enum Client {
     Resp { pipeline: u32, requests: u32, words: Vec<String> },
     Http { connections: u32, path: &'static str, script: PathBuf },
+    Grpc { connections: u32, streams: u32, requests: u32, call: Call, answer_bytes: u64 },
 }
 
 /// What a client did.
@@ -45,7 +48,7 @@ impl Client {
                 installed("redis-benchmark", "redis-tools")?;
                 let mut command = pinned("redis-benchmark");
                 command.args(["-h", "127.0.0.1", "-c", "50", "--csv", "-r", "1000000"]);
-                command.args(["-p", &server.resp.to_string(), "-P", &pipeline.to_string()]);
+                command.args(["-p", &server.ports.resp.to_string(), "-P", &pipeline.to_string()]);
                 command.args(["-n", &requests.to_string()]).args(words);
                 redis_benchmark_done(*requests, &output(command)?)
             }
@@ -54,8 +57,17 @@ impl Client {
                 let mut command = pinned("wrk");
                 command.args(["-t", "1", "-d", WRK_SECONDS, "-c", &connections.to_string()]);
                 command.arg("-s").arg(script);
-                command.arg(format!("http://127.0.0.1:{}{path}", server.http));
+                command.arg(format!("http://127.0.0.1:{}{path}", server.ports.http));
                 wrk_done(&output(command)?)
+            }
+            Self::Grpc { connections, streams, requests, call, answer_bytes } => {
+                installed("h2load", "nghttp2-client")?;
+                let mut command = pinned("h2load");
+                command.args(["-c", &connections.to_string(), "-m", &streams.to_string()]);
+                command.args(["-n", &requests.to_string(), "-d"]).arg(&call.body);
+                command.args(HEADERS.iter().flat_map(|header| ["-H", *header]));
+                command.arg(call.url(server.ports.grpc));
+                h2load_done(*requests, *answer_bytes, &output(command)?)
             }
         }
     }
@@ -79,6 +91,27 @@ fn wrk_done(printed: &str) -> Result<Done, String> {
         [requests, _, errors] => Err(format!("wrk: {errors} errors, {requests} requests")),
         _ => Err(format!("wrk printed {printed:?}")),
     }
+}
+
+/// It counts heads. A fault is one without a body, and who denies has less to say: so all answers
+/// have to be as long as the one that was looked at.
+fn h2load_done(requests: u32, answer_bytes: u64, printed: &str) -> Result<Done, String> {
+    // The number before a word.
+    let before = |word: &str| -> Option<f64> {
+        let number = printed.split(word).next()?.rsplit(' ').next()?;
+        number.trim_matches(['(', ')']).parse().ok()
+    };
+    let figures = (before(" req/s,"), before(" succeeded,"), before(" data\n"));
+    let (Some(rate), Some(succeeded), Some(bytes)) = figures else {
+        return Err(format!("h2load printed {printed:?}"));
+    };
+    let (requests, expected) = (f64::from(requests), f64::from(requests) * answer_bytes as f64);
+    if succeeded != requests || bytes != expected {
+        return Err(format!(
+            "h2load: {succeeded} of {requests} answers, with {bytes} bytes instead of {expected}"
+        ));
+    }
+    Ok(Done { requests, seconds: requests / rate })
 }
 
 /// A client that is stopped when it hangs.

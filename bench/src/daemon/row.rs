@@ -123,5 +123,5 @@ impl Measured {
     }
 }
 
-/// Enough for quartiles, and for a run of three minutes.
+/// Enough for quartiles, and for a run of four minutes.
 const ROUNDS: usize = 11;

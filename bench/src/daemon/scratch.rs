@@ -19,9 +19,9 @@ impl Scratch {
     }
 
     /// Writes a file and returns its path.
-    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
-        std::fs::write(&path, text).expect("the temporary folder can be written to");
+        std::fs::write(&path, content).expect("the temporary folder can be written to");
         path
     }
 

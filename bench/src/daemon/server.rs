@@ -16,47 +16,58 @@ use super::scratch::Scratch;
 use crate::measure::process_cpu;
 use crate::memory::resident_bytes;
 
-/// A server that was ready; Redis has no HTTP port, and leaves it unused.
+/// A server that was ready.
 pub struct Server {
     process: Child,
+    pub ports: Ports,
+}
+
+/// Where a server is asked; Redis speaks one protocol, and leaves the others' ports unused.
+#[derive(Clone, Copy)]
+pub struct Ports {
     pub http: u16,
+    pub grpc: u16,
     pub resp: u16,
 }
 
 /// The daemon, by the configuration of a reader's first try: one limit, never reached.
 pub fn tollgate(scratch: &Scratch) -> Result<Server, String> {
     scratch.write(CONFIG, TOLLGATE_CONFIG);
-    let (http, resp) = (free_port(), free_port());
+    let ports = Ports::free();
+    let Ports { http, grpc, resp } = ports;
     let arguments = words(&format!(
-        "serve --config {CONFIG} --http 127.0.0.1:{http} --resp 127.0.0.1:{resp} --threads 1 \
-         --log error"
+        "serve --config {CONFIG} --http 127.0.0.1:{http} --grpc 127.0.0.1:{grpc} \
+         --resp 127.0.0.1:{resp} --threads 1 --log error"
     ));
-    let server = Server::spawn(scratch, &tollgate_program()?, arguments, http, resp)?;
+    let server = Server::spawn(scratch, &tollgate_program()?, arguments, ports)?;
     server.when_ready(scratch, http, &get("/readyz"), "HTTP/1.1 200")
 }
 
 /// Redis that keeps nothing on disk.
 pub fn redis(scratch: &Scratch) -> Result<Server, String> {
     installed("redis-server", "redis-server")?;
-    let port = free_port();
+    let ports = Ports::free();
+    let port = ports.resp;
     let arguments =
         words(&format!("--bind 127.0.0.1 --port {port} --appendonly no --loglevel warning --save"));
     let never = [OsString::new()]; // `--save ''`
     let arguments = arguments.into_iter().chain(never).collect();
-    let server = Server::spawn(scratch, Path::new("redis-server"), arguments, free_port(), port)?;
+    let server = Server::spawn(scratch, Path::new("redis-server"), arguments, ports)?;
     server.when_ready(scratch, port, &resp_ping(), "+PONG")
 }
 
 /// Throttlecrab with the store that does not clean up while it answers.
 pub fn throttlecrab(scratch: &Scratch) -> Result<Server, String> {
-    let (http, resp) = (free_port(), free_port());
+    let ports = Ports::free();
+    let Ports { http, grpc, resp } = ports;
     let arguments = words(&format!(
         "--http --http-host 127.0.0.1 --http-port {http} \
+         --grpc --grpc-host 127.0.0.1 --grpc-port {grpc} \
          --redis --redis-host 127.0.0.1 --redis-port {resp} \
          --store periodic --store-capacity 1000000 --log-level error"
     ));
     let program = program("THROTTLECRAB_BIN")?;
-    let server = Server::spawn(scratch, &program, arguments, http, resp)?;
+    let server = Server::spawn(scratch, &program, arguments, ports)?;
     let server = server.when_ready(scratch, http, &get("/health"), "HTTP/1.1 200")?;
     server.when_ready(scratch, resp, &resp_ping(), "PONG")
 }
@@ -71,10 +82,9 @@ impl Server {
         scratch: &Scratch,
         program: &Path,
         arguments: Vec<OsString>,
-        http: u16,
-        resp: u16,
+        ports: Ports,
     ) -> Result<Self, String> {
-        let log = File::create(log_path(scratch, resp)).map_err(|error| error.to_string())?;
+        let log = File::create(log_path(scratch, ports)).map_err(|error| error.to_string())?;
         let errors = log.try_clone().map_err(|error| error.to_string())?;
         // Both replace themselves by what they start, so that the process is the server's.
         let process = Command::new("setpriv")
@@ -88,7 +98,7 @@ impl Server {
             .stderr(errors)
             .spawn()
             .map_err(|error| format!("setpriv (util-linux): {error}"))?;
-        Ok(Self { process, http, resp })
+        Ok(Self { process, ports })
     }
 
     /// The server, once it answers.
@@ -106,7 +116,7 @@ impl Server {
             match (answer, ended) {
                 (Ok(_), None) => return Ok(self),
                 (_, Some(status)) => {
-                    let log = std::fs::read_to_string(log_path(scratch, self.resp));
+                    let log = std::fs::read_to_string(log_path(scratch, self.ports));
                     let log = log.unwrap_or_default();
                     let last = log.trim().lines().last().unwrap_or("it said nothing").to_owned();
                     return Err(format!("it ended at once ({status}): {last}"));
@@ -129,6 +139,12 @@ impl Server {
     }
 }
 
+impl Ports {
+    fn free() -> Self {
+        Self { http: free_port(), grpc: free_port(), resp: free_port() }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // It may have ended by itself.
@@ -137,8 +153,8 @@ impl Drop for Server {
     }
 }
 
-fn log_path(scratch: &Scratch, port: u16) -> PathBuf {
-    scratch.path(&format!("{port}.log"))
+fn log_path(scratch: &Scratch, ports: Ports) -> PathBuf {
+    scratch.path(&format!("{}.log", ports.resp))
 }
 
 /// The program that a variable names; `bench/bars` sets it.
