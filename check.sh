@@ -57,7 +57,7 @@ fuzz() {
     return
   fi
   local target
-  for target in rate limiter resp http config; do
+  for target in rate limiter resp http grpc config; do
     local seeds=() words=()
     if [ "$target" = config ]; then
       seeds=(fuzz/corpus/config examples) words=(-dict=fuzz/config.dict)

@@ -4,7 +4,7 @@
 //! undone in reverse if a race is lost. Which limits there are, and how a key is charged, is known
 //! elsewhere.
 
-use crate::charge::{Charges, Core, Passed, Stale, Step, Want};
+use crate::charge::{Charges, Core, Passed, Stale, Step, Want, Wants};
 use crate::counts::Event;
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
 use crate::gcra::Retry;
@@ -18,7 +18,7 @@ impl Core {
         let now = self.clock.now();
         loop {
             let rules = self.rules.load();
-            let mut wants = Charges::default();
+            let mut wants = Wants::default();
             self.each_want(&rules, request, |want| {
                 wants.add(want);
             });

@@ -1,7 +1,7 @@
 //! How each descriptor of a request stands, besides the one decision for all of them: what
 //! protocols tell that list a status for each.
 
-use crate::charge::{Charges, Core, NONE_IN_FORCE};
+use crate::charge::{Charges, Core, NONE_IN_FORCE, Wants};
 use crate::decide::{Seen, unlimited};
 use crate::decision::Decision;
 use crate::limiter::Limiter;
@@ -53,7 +53,7 @@ impl Core {
         let now = self.clock.now();
         loop {
             let rules = self.rules.load();
-            let mut wants = Charges::default();
+            let mut wants = Wants::default();
             // Descriptors with the positions of what they want.
             let mut links: Charges<(usize, usize)> = Charges::default();
             standings.fill(None);

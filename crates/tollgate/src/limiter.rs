@@ -149,10 +149,10 @@ impl Limiter {
     /// that are then in force: keep what the others were parsed from. Of two callers the later one
     /// wins.
     ///
-    /// Limits of one domain and name, or path, are one limit: its keys keep what they used. A key whose limit
-    /// grows gets no second burst; one whose limit shrinks may have to wait longer. A limit that is
-    /// gone frees its keys. Requests that are being decided end under the limits that they began
-    /// with.
+    /// Limits of one domain and name, or path, are one limit: its keys keep what they used. A key
+    /// whose limit grows gets no second burst; one whose limit shrinks may have to wait longer. A
+    /// limit that is gone frees its keys. Requests that are being decided end under the limits that
+    /// they began with.
     ///
     /// # Errors
     /// When two limits of a domain have one name or path, a domain matches by more than 16

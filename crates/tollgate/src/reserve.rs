@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::charge::{Charges, Want};
+use crate::charge::{Want, Wants};
 use crate::decision::{Decision, LimitId};
 use crate::key::KeyId;
 use crate::limiter::Limiter;
@@ -104,7 +104,7 @@ impl Limiter {
         let now = core.clock.now();
         loop {
             let rules = core.rules.load();
-            let mut wants = Charges::default();
+            let mut wants = Wants::default();
             let mut charges: Vec<Reserved> = Vec::new();
             core.each_match(&rules, request, |index, want| {
                 let Some(want) = want else { return };

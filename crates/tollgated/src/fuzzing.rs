@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::app::App;
 use crate::config::{self, Reading};
-use crate::faces::{http, resp};
+use crate::faces::{grpc, http, resp};
 
 /// Commands of a Redis client: however they are cut into reads, the replies are the same.
 pub fn resp(input: &[u8]) {
@@ -19,6 +19,13 @@ pub fn http(body: &[u8]) {
     http::post_all(body, &app);
 }
 
+/// Bodies of rate-limit calls.
+pub fn grpc(body: &[u8]) {
+    let reading = config::parse(vec![("a.yaml".into(), DESCRIPTORS.into())], READING);
+    let (app, _) = App::for_tests(reading.expect("sound limits").limits);
+    grpc::answer_bytes(body, &app);
+}
+
 /// Policy files, in each language.
 pub fn config(text: &str) {
     for name in ["a.toml", "a.yaml"] {
@@ -27,4 +34,5 @@ pub fn config(text: &str) {
 }
 
 const READING: Reading = Reading { keys_max: 1_000, merge_domains: true };
+const DESCRIPTORS: &str = include_str!("../../../examples/envoy/ratelimit.yaml");
 const LIMITS: &str = include_str!("../../../examples/limits.toml");

@@ -1,5 +1,6 @@
 //! All limits that apply must allow; a denial spends nothing from any of them.
 
+use proptest::prelude::*;
 use tollgate::{Descriptor, Entry, LimitSpec, Outcome, Reason, Request, Retry};
 
 use crate::support::{NEVER, SECOND, ask_of, at, limiter, seconds};
@@ -175,4 +176,31 @@ fn more_limits_than_a_request_usually_meets_are_all_charged() {
     let (limiter, _) = limiter(&specs);
     assert_eq!((0..30).filter(|_| ask_of(&limiter, WHO, 1).is_allowed()).count(), 10);
     assert!(limiter.limits().iter().all(|status| status.counts.allowed == 10));
+}
+
+proptest! {
+    /// However many descriptors there are, a key pays the sum of what they cost it, once.
+    #[test]
+    fn a_key_pays_the_sum_of_what_a_request_costs_it(
+        costs in prop::collection::vec((0..60_usize, 1..4_u64), 1..200),
+    ) {
+        let (limiter, _) = limiter(&[per("api", "tenant", "1000/365d", 1_000)]);
+        let names: Vec<String> = (0..60).map(|index| format!("t{index}")).collect();
+        let entries: Vec<[Entry<'_>; 1]> =
+            costs.iter().map(|(who, _)| [Entry::new("tenant", &names[*who])]).collect();
+        let descriptors: Vec<Descriptor<'_>> = entries
+            .iter()
+            .zip(&costs)
+            .map(|(entries, (_, cost))| Descriptor::new(entries).expect("sound").with_cost(*cost))
+            .collect();
+        let mut standings = Vec::new();
+        let decision = limiter.check_each(&Request::new(&descriptors), &mut standings);
+        prop_assert!(decision.is_allowed());
+        let mut sums = [0; 60];
+        costs.iter().for_each(|(who, cost)| sums[*who] += cost);
+        for ((who, _), standing) in costs.iter().zip(standings) {
+            let left = standing.and_then(|standing| standing.remaining());
+            prop_assert_eq!(left, Some(1_000 - sums[*who]));
+        }
+    }
 }

@@ -14,6 +14,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod wire;
+#[cfg(test)]
+mod wire_tests;
 
 pub(crate) use connection::serve;
 #[cfg(fuzzing)]
