@@ -82,8 +82,11 @@ proptest! {
         ),
     ) {
         let made = descriptors.iter().map(|(entries, limit, hits_addend, is_negative_hits)| {
-            let entry = |(key, value): &(String, String)| Entry { key: key.clone(), value: value.clone() };
-            let limit = limit.map(|(requests_per_unit, unit)| RateLimitOverride { requests_per_unit, unit });
+            let entry = |(key, value): &(String, String)| {
+                Entry { key: key.clone(), value: value.clone() }
+            };
+            let brings = |(requests_per_unit, unit)| RateLimitOverride { requests_per_unit, unit };
+            let limit = limit.map(brings);
             RateLimitDescriptor {
                 entries: entries.iter().map(entry).collect(),
                 limit,
