@@ -110,7 +110,7 @@ fn a_request_that_is_still_arriving_is_answered_and_told_that_it_was_the_last() 
     assert_eq!(daemon.http().get("/readyz").text(), "ready\n");
     daemon.signal("TERM");
     let stopped = |lines: &[Value]| lines.iter().filter(|l| says(l, "stopped listening")).count();
-    daemon.wait_for(|lines| stopped(lines) == 2);
+    daemon.wait_for(|lines| stopped(lines) == 3);
     let refused = TcpStream::connect(daemon.door("http"));
     assert_eq!(refused.expect_err("nobody listens").kind(), ErrorKind::ConnectionRefused);
     in_body.send(rest);
