@@ -97,6 +97,34 @@
 //! A limit with `shadow: true` is evaluated and counted and never denies;
 //! [`Decision::shadow_denied_by`](crate::Decision::shadow_denied_by) tells.
 //!
+//! # Paths
+//!
+//! Limits of a domain may have paths instead of matches, as Envoy's rate-limit service has them.
+//! A descriptor's entries then count in their order: each is a step, by its name and value, else by
+//! the first pattern that matches, else by its name alone, and a step is never taken back. The
+//! limit at the end applies, if there is one. [`Limiter::check_each`](crate::Limiter::check_each)
+//! says how each descriptor stands.
+//!
+//! ```
+//! # use tollgate::*;
+//! let step = |name, value| StepSpec { name, value, shared: false };
+//! let (acme, any) = ([step("tenant", "acme"), step("path", "/img/*")], [step("tenant", "")]);
+//! let images = LimitSpec { name: "images", path: &acme, rate: "5/s", ..LimitSpec::DEFAULT };
+//! let tenants = LimitSpec { name: "tenants", path: &any, rate: "10/s", ..LimitSpec::DEFAULT };
+//! let limits = vec![Limit::parse(&images)?, Limit::parse(&tenants)?];
+//! let limiter = Limiter::new(limits, Options { clock: Clock::manual().0, ..Options::default() })?;
+//! let image = [Entry::new("tenant", "acme"), Entry::new("path", "/img/a.png")];
+//! let (other, acme) = ([Entry::new("tenant", "other")], [Entry::new("tenant", "acme")]);
+//! let all = [&image[..], &other, &acme].map(Descriptor::ordered);
+//! let descriptors = [all[0]?, all[1]?, all[2]?];
+//! let mut standings = Vec::new();
+//! assert!(limiter.check_each(&Request::new(&descriptors), &mut standings).is_allowed());
+//! let left = standings.iter().map(|standing| standing.and_then(|one| one.remaining()));
+//! // The way by `tenant = acme` has no limit at its end, and is not left for `tenant`.
+//! assert_eq!(left.collect::<Vec<_>>(), [Some(4), Some(9), None]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Overrides, zero and unlimited
 //!
 //! An override gives one key a rate of its own, and that key always has a cell. Two rates are
