@@ -417,6 +417,13 @@ impl<T: Copy> Charges<T> {
         self.count += 1;
     }
 
+    /// Makes room for so many.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        if count > FEW {
+            self.many.reserve(count);
+        }
+    }
+
     #[inline]
     pub(crate) fn as_slice(&self) -> &[T] {
         if self.count <= FEW { &self.few[..self.count] } else { &self.many }
@@ -453,6 +460,11 @@ impl Wants {
         let other = &mut self.all.as_mut_slice()[known];
         other.cost = other.cost.saturating_add(want.cost);
         known
+    }
+
+    /// Makes room for so many.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.all.reserve(count);
     }
 
     #[inline]

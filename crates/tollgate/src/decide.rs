@@ -77,7 +77,10 @@ impl Core {
         spend: bool,
     ) -> Result<Findings<'r>, Stale> {
         let mut findings = Findings::default();
-        if wants.len() > 1 || !spend {
+        let charges_at_once =
+            spend && (wants.len() == 1 || self.all_would_pass(rules, wants, now)?);
+        if !charges_at_once {
+            findings.seen.reserve(wants.len());
             for want in wants {
                 let rule = &*rules.rules[want.rule as usize];
                 findings.add(rule, want, &self.look(rules, want, now)?, now);
@@ -93,6 +96,16 @@ impl Core {
         Ok(findings)
     }
 
+    /// Whether nothing denies, not even a shadow: the short way of nearly every request.
+    fn all_would_pass(&self, rules: &RuleSet, wants: &[Want], now: Instant) -> Result<bool, Stale> {
+        for want in wants {
+            if self.look(rules, want, now)?.outcome != Outcome::Allowed {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Charges all or none, in order.
     fn charge_all<'r>(
         &self,
@@ -102,6 +115,8 @@ impl Core {
     ) -> Result<Findings<'r>, Stale> {
         let mut findings = Findings::default();
         let mut made: Charges<Option<Passed>> = Charges::default();
+        findings.seen.reserve(wants.len());
+        made.reserve(wants.len());
         for (want, left) in wants.iter().zip((0..wants.len()).rev()) {
             let rule = &*rules.rules[want.rule as usize];
             match self.charge(rules, want, now) {

@@ -57,6 +57,8 @@ impl Core {
             // Descriptors with the positions of what they want.
             let mut links: Charges<(usize, usize)> = Charges::default();
             standings.fill(None);
+            wants.reserve(standings.len());
+            links.reserve(standings.len());
             self.each_match(&rules, request, |index, want| match want {
                 Some(want) => links.push((index, wants.add(want))),
                 None => standings[index] = Some(unlimited(now)),
