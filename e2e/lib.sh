@@ -33,20 +33,21 @@ like() {
   fi
 }
 
-# start NAME OPTION...: starts a daemon; sets PID, HTTP and RESP (its ports). HTTP_AT and RESP_AT
-# say where it is to listen, if not at free ports.
+# start NAME OPTION...: starts a daemon; sets PID, HTTP, RESP and GRPC (its ports). HTTP_AT, RESP_AT
+# and GRPC_AT say where it is to listen, if not at free ports.
 start() {
   local log=$WORK/$1.log tries
   shift
   : > "$log"
-  "$TOLLGATE_BIN" serve --http "${HTTP_AT:-127.0.0.1:0}" --resp "${RESP_AT:-127.0.0.1:0}" "$@" \
-    > /dev/null 2> "$log" &
+  "$TOLLGATE_BIN" serve --http "${HTTP_AT:-127.0.0.1:0}" --resp "${RESP_AT:-127.0.0.1:0}" \
+    --grpc "${GRPC_AT:-127.0.0.1:0}" "$@" > /dev/null 2> "$log" &
   PID=$!
   STARTED+=("$PID")
   for ((tries = 0; tries < 200; tries++)); do
     HTTP=$(port http "$log")
     RESP=$(port resp "$log")
-    [ -n "$HTTP" ] && [ -n "$RESP" ] && return
+    GRPC=$(port grpc "$log")
+    [ -n "$HTTP" ] && [ -n "$RESP" ] && [ -n "$GRPC" ] && return
     kill -0 "$PID" 2> /dev/null || break
     sleep 0.05
   done
