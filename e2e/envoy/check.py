@@ -170,7 +170,9 @@ def no_answer_is_a_failure_mode(envoy, daemon):
     got = [envoy.get("/two", "dan") for _ in range(5)]
     same("envoy: no daemon, and requests pass", [(200, None)] * 5,
          [x_headers(one)[:2] for one in got])
-    same("envoy: and are counted as errors", before + 5, errors(envoy, "with_headers"))
+    same("envoy: and are counted as errors, and as let pass", (before + 5, 5),
+         (errors(envoy, "with_headers"),
+          envoy.stat("cluster.app.ratelimit.with_headers.failure_mode_allowed")))
     got = envoy.get("/deny", "dan")
     same("envoy: no daemon, and requests are refused if it is to be so", 503, got.status)
 

@@ -4,6 +4,8 @@
 //! undone in reverse if a race is lost. Which limits there are, and how a key is charged, is known
 //! elsewhere.
 
+use std::collections::HashSet;
+
 use crate::charge::{Charges, Core, Passed, Stale, Step, Want, Wants};
 use crate::counts::Event;
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
@@ -134,6 +136,7 @@ impl Core {
             }
             if findings.denied.is_some() {
                 self.undo_all(rules, wants, made.as_slice());
+                findings.undone = true;
                 break;
             }
         }
@@ -196,16 +199,19 @@ impl Core {
             (End::Limit(position), hows) => Some((position, hows)),
             (End::Blank, _) => None,
         };
-        let mut replaced: Vec<u32> = Vec::new();
+        let mut replaced: HashSet<u32> = HashSet::new();
         if paths.have_replaced() && !cfg!(tollgate_mutant = "replaced_applies") {
+            let mut known: HashSet<u32> = HashSet::new();
             for (position, _) in request.descriptors().iter().filter_map(reached) {
-                replaced.extend(&rules.rules[position as usize].replaces);
+                if known.insert(position) {
+                    replaced.extend(&rules.rules[position as usize].replaces);
+                }
             }
         }
         for (index, descriptor) in request.descriptors().iter().enumerate() {
             let Some((position, hows)) = reached(descriptor) else { continue };
-            if !replaced.contains(&position) {
-                let rule = &rules.rules[position as usize];
+            let rule = &rules.rules[position as usize];
+            if rule.group.is_none_or(|group| !replaced.contains(&group)) {
                 let key = || rule.key_on_path(&self.secret, descriptor, &hows);
                 found(index, Want::of(rule, position, key, descriptor.cost()));
             }
@@ -239,6 +245,8 @@ pub(crate) struct Findings<'r> {
     quota_denied: Option<Denial<'r>>,
     /// Whether a quota allows, which is enough for all.
     quota_allows: bool,
+    /// Whether charges were made and taken back.
+    undone: bool,
     /// What each want came to, in their order.
     seen: Charges<Option<Seen<'r>>>,
 }
@@ -268,9 +276,15 @@ impl<'r> Seen<'r> {
 }
 
 impl<'r> Findings<'r> {
-    /// What a want came to; nothing if a denial came before it.
+    /// What a want came to; nothing if a denial came before it, or had it undone.
     pub(crate) fn seen(&self, want: usize) -> Option<Seen<'r>> {
-        self.seen.as_slice().get(want).copied().flatten()
+        let seen = self.seen.as_slice().get(want).copied().flatten();
+        seen.filter(|seen| !self.undone || seen.outcome != Outcome::Allowed)
+    }
+
+    /// Whether a want's own limit allows it, and charged it if the request passes.
+    pub(crate) fn allowed(&self, want: usize) -> bool {
+        self.seen(want).is_some_and(|seen| seen.outcome == Outcome::Allowed)
     }
 
     fn add(&mut self, rule: &'r Rule, want: &Want, step: &Step<'_>, now: Instant) {

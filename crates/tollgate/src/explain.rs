@@ -1,6 +1,7 @@
 //! Why a request is decided as it is: every limit of its domain, whether it applies, and how its
 //! key stands. Data for people and tools; it spends and counts nothing.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::charge::Want;
@@ -126,23 +127,28 @@ impl Limiter {
         for (index, descriptor) in request.descriptors().iter().enumerate() {
             if let Some((End::Limit(position), hows)) = paths.walk(secret, descriptor) {
                 let rule = &*rules.rules[position as usize];
-                reached.push((index, descriptor, position, rule, hows));
+                reached.push((index, descriptor, rule, hows));
             }
         }
-        let replacing = |position| {
-            let of = |rule: &Rule| rule.replaces.contains(&position);
-            let found = reached.iter().find(|(.., rule, _)| of(rule));
-            found.map(|(.., rule, _)| Applies::Replaced { by: rule.limit.name().into() })
-        };
-        let explain =
-            |(index, descriptor, position, rule, hows): &(_, &Descriptor<'_>, _, &Rule, _)| {
-                let applies = replacing(*position).unwrap_or_else(|| {
-                    let key = rule.key_on_path(secret, descriptor, hows);
+        // The first limit that replaces each group.
+        let mut replacing: HashMap<u32, &Rule> = HashMap::new();
+        for (_, _, rule, _) in &reached {
+            for group in &rule.replaces {
+                replacing.entry(*group).or_insert(rule);
+            }
+        }
+        let explain = |(index, descriptor, rule, hows): (_, &Descriptor<'_>, &Rule, _)| {
+            let by = rule.group.and_then(|group| replacing.get(&group));
+            let applies = match by {
+                Some(other) => Applies::Replaced { by: other.limit.name().into() },
+                None => {
+                    let key = rule.key_on_path(secret, descriptor, &hows);
                     self.applies(rules, rule, descriptor, key)
-                });
-                explained(*index, rule, applies)
+                }
             };
-        reached.iter().map(explain).collect()
+            explained(index, rule, applies)
+        };
+        reached.into_iter().map(explain).collect()
     }
 
     /// That a limit applies, to which key, and what it would decide alone.

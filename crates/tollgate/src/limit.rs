@@ -22,6 +22,7 @@ pub struct Limit {
     matches: Vec<MatchEntry>,
     key: Vec<Box<str>>,
     path: Vec<Step>,
+    group: Box<str>,
     replaces: Vec<Box<str>>,
     quota: bool,
     /// The end of a path that has no limit.
@@ -125,6 +126,7 @@ impl Limit {
             matches,
             key: if path.is_empty() { key } else { of_path.collect() },
             path,
+            group: spec.group.into(),
             replaces: spec.replaces.iter().map(|name| (*name).into()).collect(),
             quota: spec.quota,
             blank,
@@ -163,7 +165,13 @@ impl Limit {
         self.path.iter().map(|step| (&*step.name, &*step.value))
     }
 
-    /// The names of the limits that do not apply where this one does.
+    /// What limits that replace it call it; empty if it can't be replaced.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The groups whose limits do not apply where this one does.
     pub fn replaces(&self) -> impl ExactSizeIterator<Item = &str> {
         self.replaces.iter().map(|name| &**name)
     }
@@ -404,12 +412,15 @@ fn check_name(name: &str) -> Result<(), &'static str> {
 
 /// What a limit with a path cannot have, and one without.
 fn check_path(spec: &LimitSpec<'_>) -> Result<(), (&'static str, String, &'static str)> {
-    let LimitSpec { path, matches, key, replaces, quota, shadow, .. } = *spec;
+    let LimitSpec { path, matches, key, group, replaces, quota, shadow, .. } = *spec;
     let first = |list: &[&str]| list.first().map(ToString::to_string).unwrap_or_default();
     if path.is_empty() {
         let reason = "has a meaning only with a path";
         if quota {
             return Err(("quota", "true".into(), reason));
+        }
+        if !group.is_empty() {
+            return Err(("group", group.into(), reason));
         }
         return if replaces.is_empty() {
             Ok(())
@@ -427,8 +438,8 @@ fn check_path(spec: &LimitSpec<'_>) -> Result<(), (&'static str, String, &'stati
         let reason = "excludes a path; write a path with the value instead";
         return Err(("override", spec.overrides.len().to_string(), reason));
     }
-    if let Some(name) = replaces.iter().find(|name| **name == spec.name) {
-        return Err(("replaces", (*name).into(), "is the limit's own name"));
+    if let Some(name) = replaces.iter().find(|name| name.is_empty() || **name == group) {
+        return Err(("replaces", (*name).into(), "must be another group"));
     }
     if quota && shadow {
         return Err(("quota", "true".into(), "excludes shadow"));

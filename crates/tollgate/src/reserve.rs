@@ -11,7 +11,7 @@ use crate::decision::{Decision, LimitId};
 use crate::key::KeyId;
 use crate::limiter::Limiter;
 use crate::request::Request;
-use crate::rules::{Rule, RuleSet};
+use crate::rules::RuleSet;
 use crate::time::Instant;
 
 /// An estimate that was charged, to be settled or cancelled. Dropped, the estimate stands.
@@ -105,24 +105,25 @@ impl Limiter {
         loop {
             let rules = core.rules.load();
             let mut wants = Wants::default();
-            let mut charges: Vec<Reserved> = Vec::new();
+            let mut charges: Vec<(usize, Reserved)> = Vec::new();
             core.each_match(&rules, request, |index, want| {
                 let Some(want) = want else { return };
-                charges.extend(reserved(&rules, &want, index, now));
-                wants.add(want);
+                let reserved = reserved(&rules, &want, index, now);
+                let at = wants.add(want);
+                charges.extend(reserved.map(|reserved| (at, reserved)));
             });
-            if let Ok(decision) = core.decide_charges(&rules, wants.as_slice(), now, true) {
-                let descriptors = request.descriptors().len();
-                if decision.shadow_denied_by().is_some() {
-                    // It may not have been charged; what is not given back harms nobody.
-                    let is_shadow = |rule: &Rule| rule.limit.is_shadow();
-                    charges.retain(|charge| {
-                        rules.rule_of(charge.limit).is_some_and(|(_, rule)| !is_shadow(rule))
-                    });
-                }
-                let reservation = Reservation { charges, descriptors, at: now };
-                return (decision, decision.is_allowed().then_some(reservation));
+            let Ok(findings) = core.find(&rules, wants.as_slice(), now, true) else {
+                continue; // The limits were replaced meanwhile.
+            };
+            let decision = findings.decision(now);
+            // A shadow or a quota may deny in a request that passes; it was not charged.
+            if !cfg!(tollgate_mutant = "uncharged_is_given_back") {
+                charges.retain(|(want, _)| findings.allowed(*want));
             }
+            let charges = charges.into_iter().map(|(_, reserved)| reserved).collect();
+            let descriptors = request.descriptors().len();
+            let reservation = Reservation { charges, descriptors, at: now };
+            return (decision, decision.is_allowed().then_some(reservation));
         }
     }
 

@@ -5,7 +5,7 @@
 //! A change that a meter can bend to keeps its tuning; one that it cannot gets the next number, and
 //! states under the old one are converted when they are met.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
@@ -73,7 +73,9 @@ pub(crate) struct Rule {
     /// The key that always has a cell: a limit's only key, or the one that stands in for the others
     /// when the table is full.
     pub(crate) anchor: KeyId,
-    /// Positions of the limits that do not apply where this one does.
+    /// The number of its group, if it has one.
+    pub(crate) group: Option<u32>,
+    /// Groups whose limits do not apply where this one does.
     pub(crate) replaces: Box<[u32]>,
     salt: Salt,
 }
@@ -113,8 +115,28 @@ struct DraftLimit {
     keys: Vec<KeyId>,
     /// The position of the rule that it replaces.
     old: Option<u32>,
-    /// Positions of the limits that do not apply where it does.
+    group: Option<u32>,
     replaces: Box<[u32]>,
+}
+
+/// Groups by their domains and names.
+#[derive(Default)]
+struct Groups(HashMap<(Box<str>, Box<str>), u32>);
+
+impl Groups {
+    fn number(&mut self, domain: &str, group: &str) -> u32 {
+        let next = self.0.len() as u32;
+        *self.0.entry((domain.into(), group.into())).or_insert(next)
+    }
+
+    /// The groups that a limit replaces, each once.
+    fn numbers(&mut self, limit: &Limit) -> Box<[u32]> {
+        let mut numbers: Vec<u32> =
+            limit.replaces().map(|group| self.number(limit.domain(), group)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.into()
+    }
 }
 
 impl Draft {
@@ -133,7 +155,8 @@ impl Draft {
         let identity = |rule: &Arc<Rule>| (rule.limit.domain().into(), rule.limit.identity());
         let old: HashMap<(Box<str>, String), u32> =
             before.rules.iter().map(identity).zip(0..).collect();
-        let mut names: HashMap<(Box<str>, Box<str>), u32> = HashMap::new();
+        let mut names: HashSet<(Box<str>, Box<str>)> = HashSet::new();
+        let mut groups = Groups::default();
         let mut set =
             RuleSet { revision: before.revision + 1, next: before.next, ..RuleSet::default() };
         let mut drafts = Vec::with_capacity(limits.len());
@@ -157,16 +180,14 @@ impl Draft {
             };
             let keys = limit.overrides().iter().map(key).collect();
             let old = old.get(&(limit.domain().into(), identity)).copied();
-            if names.insert(name, position).is_some() {
+            if !names.insert(name) {
                 let name = limit.name().into();
                 return Err(LimitError::of(&limit, "name", name, "is taken by an earlier limit"));
             }
-            drafts.push(DraftLimit { limit, salt, keys, old, replaces: Box::default() });
-        }
-        for draft in &mut drafts {
-            // A name that no limit has replaces nothing.
-            let position = |name: &str| names.get(&(draft.limit.domain().into(), name.into()));
-            draft.replaces = draft.limit.replaces().filter_map(position).copied().collect();
+            let group = Some(limit.group()).filter(|group| !group.is_empty());
+            let group = group.map(|group| groups.number(limit.domain(), group));
+            let replaces = groups.numbers(&limit);
+            drafts.push(DraftLimit { limit, salt, keys, old, group, replaces });
         }
         Ok(Self { set, limits: drafts })
     }
@@ -332,7 +353,7 @@ impl RuleSet {
     }
 
     fn add(&mut self, draft: DraftLimit, position: u32, before: &Self) {
-        let DraftLimit { limit, salt, keys, old, replaces } = draft;
+        let DraftLimit { limit, salt, keys, old, group, replaces } = draft;
         let old = old.map(|old| &*before.rules[old as usize]);
         // Another key is another set of cells, even under one name.
         let old_cells = old.filter(|old| old.salt == salt);
@@ -362,6 +383,7 @@ impl RuleSet {
             plain,
             counts: old.map_or_else(|| Arc::new(LimitCounts::new()), |old| old.counts.clone()),
             anchor: if keyless { salt.only_key() } else { salt.overflow_key() },
+            group,
             replaces,
             salt,
             limit,

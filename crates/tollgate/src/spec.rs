@@ -38,8 +38,10 @@ pub struct LimitSpec<'a> {
     /// no `key` (the values of its steps are the key), and a domain's limits have paths all or
     /// none.
     pub path: &'a [StepSpec<'a>],
-    /// Names of limits of the domain that do not apply to a request to which this one does; only
-    /// with a path.
+    /// What limits of the domain that replace it call it; limits may share a group. Typically
+    /// empty, so that it can't be replaced; only with a path.
+    pub group: &'a str,
+    /// Groups whose limits do not apply to a request to which this one does; only with a path.
     pub replaces: &'a [&'a str],
     /// Whether it is one of several of which a request needs only one: a limit of this kind denies
     /// if all of its kind that apply do. Only with a path, and not with `shadow`.
@@ -71,6 +73,7 @@ impl LimitSpec<'_> {
         matches: &[],
         key: &[],
         path: &[],
+        group: "",
         replaces: &[],
         quota: false,
         rate: "",

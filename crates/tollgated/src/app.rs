@@ -64,7 +64,7 @@ pub(crate) struct Bounds {
     pub(crate) idle: Duration,
     /// How long a request may take to arrive, and a reply to be taken.
     pub(crate) partial: Duration,
-    /// How long an HTTP connection may last before its next answer closes it.
+    /// How long an HTTP or gRPC connection may last before its next answer closes it.
     pub(crate) age: Option<Duration>,
     /// How long connections may go on when the process is to end.
     pub(crate) drain: Duration,

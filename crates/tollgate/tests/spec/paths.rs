@@ -262,9 +262,9 @@ fn a_limit_with_a_path_keeps_what_its_keys_used_whatever_it_is_called() {
 
 #[test]
 fn a_limit_that_is_replaced_is_not_asked_and_an_unlimited_one_replaces_too() {
-    let replacing = |name, rate| LimitSpec { replaces: &["user"], rate, ..path(name, name) };
+    let replacing = |name, rate| LimitSpec { replaces: &["users"], rate, ..path(name, name) };
     let (limiter, _) = limiter(&[
-        LimitSpec { rate: "1/min", ..path("user", "user") },
+        LimitSpec { rate: "1/min", group: "users", ..path("user", "user") },
         replacing("vip", "5/min"),
         replacing("free", "unlimited"),
     ]);
@@ -362,7 +362,8 @@ fn what_a_limit_with_a_path_cannot_have_is_refused_by_name() {
         (LimitSpec { path: steps(""), ..own }, "path", "the name of an entry must be"),
         (LimitSpec { path: &long, ..own }, "path", "the value of an entry must be at most"),
         (LimitSpec { path: &shared, ..own }, "path", "only what has a `*` can be shared"),
-        (LimitSpec { replaces: &["n"], ..own }, "replaces", "is the limit's own name"),
+        (LimitSpec { group: "g", replaces: &["g"], ..own }, "replaces", "must be another group"),
+        (LimitSpec { path: none, group: "g", ..own }, "group", "has a meaning only with a path"),
         (LimitSpec { quota: true, shadow: true, ..own }, "quota", "excludes shadow"),
         (LimitSpec { path: none, quota: true, ..own }, "quota", "has a meaning only with a path"),
         (LimitSpec { path: none, replaces: &["m"], ..own }, "replaces", "has a meaning only"),
@@ -399,4 +400,24 @@ fn a_path_is_one_limits_and_a_domain_has_paths_all_or_none() {
         .map(|status| (status.limit.name().into(), status.counts.allowed))
         .collect();
     assert_eq!(counts.len(), 2);
+}
+
+/// A quota that has no room is not charged when another one lets the request pass.
+#[test]
+fn what_was_not_charged_is_not_given_back() {
+    let quota = |name, rate| LimitSpec { quota: true, rate, ..path(name, name) };
+    let shadow = LimitSpec { shadow: true, rate: "10/d", ..path("c", "c") };
+    let (limiter, _) = limiter(&[quota("a", "10/d"), quota("b", "5/d"), shadow]);
+    let left = |name| with_all(&[&[(name, "x")]], 0, |request| limiter.peek(request)).remaining();
+    assert!(with_all(&[&[("a", "x")]], 10, |request| limiter.check(request)).is_allowed());
+    let all: [&[(&str, &str)]; 3] = [&[("a", "x")], &[("b", "x")], &[("c", "x")]];
+    let (decision, reservation) = with_all(&all, 5, |request| limiter.reserve(request));
+    assert!(decision.is_allowed());
+    assert_eq!((left("a"), left("b")), (Some(0), Some(0)));
+    let reservation = reservation.expect("it was allowed");
+    limiter.settle(reservation, &[9, 3, 3]).expect("one for each");
+    assert_eq!((left("a"), left("b")), (Some(0), Some(2)));
+    let (_, reservation) = with_all(&all, 2, |request| limiter.reserve(request));
+    limiter.cancel(reservation.expect("b has room for it"));
+    assert_eq!((left("a"), left("b")), (Some(0), Some(2)));
 }

@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve decisions over HTTP and the Redis protocol
+    /// Serve decisions to Envoy, over HTTP and over the Redis protocol
     Serve(Box<serve::Serve>),
     /// Ask a running daemon whether a request may pass; spends its cost if it may
     Check(ask::Check),

@@ -19,6 +19,7 @@ pub(super) struct Draft {
     pub(super) key: Vec<(String, Place)>,
     pub(super) path: Vec<StepDraft>,
     /// Names of limits, as they are called here.
+    pub(super) group: String,
     pub(super) replaces: Vec<String>,
     pub(super) quota: bool,
     pub(super) allowance: AllowanceDraft,
@@ -144,6 +145,7 @@ impl Draft {
             matches: &matches,
             key: &key,
             path: &path,
+            group: &self.group,
             replaces: &replaces,
             quota: self.quota,
             rate,

@@ -200,6 +200,7 @@ fn draft(table: LimitTable, whole: Place) -> Draft {
         },
         shadow: table.shadow.is_some_and(Spanned::into_inner),
         path: Vec::new(),
+        group: String::new(),
         replaces: Vec::new(),
         quota: false,
         overrides: Vec::new(),

@@ -187,6 +187,7 @@ impl RateLimits {
             oversize: Oversize::Pace,
             shadow: false,
             path: Vec::new(),
+            group: String::new(),
             replaces: Vec::new(),
             quota: false,
             overrides,

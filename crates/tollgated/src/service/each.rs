@@ -50,7 +50,9 @@ impl Service {
         } else {
             self.check_unusual(request, unusual, standings)?
         };
-        if request.descriptors().iter().any(|descriptor| descriptor.cost() > 0) {
+        let gives_back = |index| unusual.iter().any(|one| one.index == index && one.gives_back);
+        let mut costs = request.descriptors().iter().map(Descriptor::cost).enumerate();
+        if costs.any(|(index, cost)| cost > 0 && !gives_back(index)) {
             self.metrics.decided(face, &decision);
             if !decision.is_allowed()
                 && let Some(index) = first_denied(standings, &decision)

@@ -110,6 +110,51 @@ fn a_connection_that_asks_nothing_is_closed_after_its_time() {
     for rest in [used.rest(), resp.rest(), daemon.http().rest(), daemon.resp().rest()] {
         assert_eq!(rest, b"");
     }
+    let mut silent = connect(daemon.door("grpc"));
+    // HTTP/2's server speaks first: nothing but its settings.
+    assert!(read_to_end(&mut silent).len() < 100);
+}
+
+/// The client says that it has no room for an answer, and never makes any.
+#[test]
+fn an_answer_that_a_grpc_client_does_not_take_is_taken_back() {
+    let daemon = Daemon::with(TEN, &["--request-seconds", "1"]);
+    let mut client = connect(daemon.door("grpc"));
+    let of_stream = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let length = (payload.len() as u32).to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+    };
+    // A field by its number in HPACK's table, 0 for a new name, and its text.
+    let literal = |number: u8, texts: &[&str]| {
+        let text = |text: &&str| [&[text.len() as u8], text.as_bytes()].concat();
+        let texts: Vec<u8> = texts.iter().flat_map(text).collect();
+        [&[number], &texts[..]].concat()
+    };
+    let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    let head = [
+        vec![0x83, 0x86], // POST, http
+        literal(4, &[path]),
+        literal(1, &["tollgate"]),
+        literal(0, &["content-type", "application/grpc"]),
+        literal(0, &["te", "trailers"]),
+    ];
+    let message = b"\x0a\x07default\x12\x10\x0a\x0e\x0a\x06tenant\x12\x04acme";
+    let body = [&[0, 0, 0, 0, message.len() as u8], &message[..]].concat();
+    let window = [0, 4, 0, 0, 0, 0]; // INITIAL_WINDOW_SIZE 0
+    let all = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(SETTINGS, 0, &window),
+        of_stream(1, 4, 1, &head.concat()),
+        of_stream(0, 1, 1, &body),
+    ];
+    client.write_all(&all.concat()).expect("it listens");
+    let mut kinds = Vec::new();
+    while !kinds.contains(&3) {
+        kinds.push(read_frame(&mut client).expect("the connection lasts").0);
+    }
+    // The answer's head and its end; never a part of its message.
+    assert!(kinds.contains(&1) && !kinds.contains(&0), "{kinds:?}");
+    assert_eq!(daemon.metric(&ALLOWED.replace("http", "grpc")), 1);
 }
 
 #[test]

@@ -87,12 +87,17 @@ fn connections_that_ask_nothing_are_closed_long_before_the_drain_must_end() {
     assert_eq!(http.check("acme").status, 200);
     assert_eq!(resp.ask("PING"), "+PONG");
     let (silent, fresh) = (daemon.http(), daemon.resp());
+    let mut grpc = TcpStream::connect(daemon.door("grpc")).expect("it listens");
     daemon.wait_for_metric("tollgate_connections{face=\"resp\"}", 2);
+    daemon.wait_for_metric("tollgate_connections{face=\"grpc\"}", 1);
     daemon.signal("INT");
     assert_eq!(daemon.wait().code(), Some(0));
     for rest in [http.rest(), resp.rest(), silent.rest(), fresh.rest()] {
         assert_eq!(rest, b"");
     }
+    // What the daemon says of itself comes first in HTTP/2, and nothing behind it.
+    let rest = read_to_end(&mut grpc);
+    assert!(rest.len() < 100, "{rest:?}");
 }
 
 #[test]

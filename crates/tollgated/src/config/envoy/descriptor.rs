@@ -25,6 +25,13 @@ pub(super) struct Written {
     pub(super) quota: Option<Place>,
 }
 
+impl Written {
+    /// The limit's name, if it has one.
+    pub(super) fn name(&self) -> Option<&Rc<str>> {
+        self.rate_limit.as_ref()?.name.as_ref().map(|(name, _)| name)
+    }
+}
+
 /// A `rate_limit` as written.
 #[derive(Debug)]
 pub(super) struct RateLimit {

@@ -10,7 +10,7 @@ mod descriptor;
 mod fields;
 mod labels;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -79,41 +79,34 @@ impl Domains {
 
     /// The limits with their labels, and what was written of them.
     pub(super) fn finish(self, findings: &mut Findings<'_>) -> (Vec<Draft>, WrittenLimits) {
+        let named: HashSet<(Rc<str>, Rc<str>)> = self
+            .limits
+            .iter()
+            .filter_map(|written| Some((written.domain.clone(), written.name()?.clone())))
+            .collect();
         let mut labels = Labels::default();
-        let mut named: HashMap<(Rc<str>, Rc<str>), Vec<String>> = HashMap::new();
-        let mut labelled = Vec::with_capacity(self.limits.len());
-        for written in self.limits {
-            let name = written.rate_limit.as_ref().and_then(|limit| limit.name.as_ref());
-            let name = name.map(|(name, _)| name.clone());
-            let label = labels.give(&written.domain, name.as_deref(), &written.path);
-            if let Some(name) = name {
-                named.entry((written.domain.clone(), name)).or_default().push(label.clone());
-            }
-            labelled.push((label, written));
-        }
         let mut as_written = WrittenLimits::new();
-        let mut drafts = Vec::with_capacity(labelled.len());
-        for (label, written) in labelled {
-            let mut replaces = Vec::new();
+        let mut drafts = Vec::with_capacity(self.limits.len());
+        for written in self.limits {
+            let label =
+                labels.give(&written.domain, written.name().map(|name| &**name), &written.path);
             for (name, place) in written.rate_limit.iter().flat_map(|limit| &limit.replaces) {
-                let labels = named.get(&(written.domain.clone(), name.clone()));
-                if labels.is_none() {
+                if !named.contains(&(written.domain.clone(), name.clone())) {
                     let (domain, name) = (&written.domain, short(name));
                     let message = format!(
                         "no limit of domain {domain:?} has the name {name:?}: nothing is replaced"
                     );
                     findings.warning(*place, message);
                 }
-                replaces.extend(labels.into_iter().flatten().cloned());
             }
             if let Some(limit) = &written.rate_limit
                 && let Amount::Per { unit, .. } = limit.amount
             {
-                let name = limit.name.as_ref().map_or("", |(name, _)| name);
-                let of = AsWritten { name: name.into(), unit: unit.duration() };
+                let name = written.name().map_or_else(String::new, |name| name.to_string());
+                let of = AsWritten { name, unit: unit.duration() };
                 as_written.insert((written.domain.to_string(), label.clone()), of);
             }
-            drafts.push(draft(label, written, replaces));
+            drafts.push(draft(label, written));
         }
         (drafts, as_written)
     }
@@ -160,8 +153,11 @@ impl Domains {
     }
 }
 
-fn draft(label: String, written: Written, replaces: Vec<String>) -> Draft {
+fn draft(label: String, written: Written) -> Draft {
     let limit = written.rate_limit.as_ref();
+    let replaces = limit.iter().flat_map(|limit| &limit.replaces);
+    let replaces = replaces.map(|(name, _)| name.to_string()).collect();
+    let group = written.name().map_or_else(String::new, |name| name.to_string());
     let (rate, burst) = match limit.map(|limit| limit.amount) {
         None => ("none".into(), None),
         Some(Amount::Unlimited) => ("unlimited".into(), None),
@@ -187,6 +183,7 @@ fn draft(label: String, written: Written, replaces: Vec<String>) -> Draft {
         matches: Vec::new(),
         key: Vec::new(),
         path: written.path,
+        group,
         replaces,
         quota: written.quota.is_some(),
         allowance: AllowanceDraft { rate, burst, burst_ratio: None },
@@ -299,7 +296,7 @@ descriptors:
         assert!(blank.is_blank());
         assert_eq!(path(shadow), ["a=true"]);
         assert!(shadow.is_shadow());
-        assert_eq!(shadow.replaces().collect::<Vec<_>>(), ["per_day"]);
+        assert_eq!(shadow.replaces().collect::<Vec<_>>(), ["Per Day"]);
         let written = |label: &str| loaded.as_written.get(&("d".into(), label.into()));
         assert_eq!(written("per_day").expect("a rate").name, "Per Day");
         assert_eq!(written("a").expect("a rate").unit, Duration::from_secs(1));
@@ -318,7 +315,7 @@ descriptors:
 ";
         let loaded = loaded(text);
         assert_eq!(names(&loaded), ["x", "x.2", "x.3", "d"]);
-        assert_eq!(loaded.limits[3].replaces().collect::<Vec<_>>(), ["x", "x.3"]);
+        assert_eq!(loaded.limits[3].replaces().collect::<Vec<_>>(), ["X", "none"]);
         let message = "no limit of domain \"d\" has the name \"none\": nothing is replaced";
         assert_eq!(shown(&loaded.warnings), [format!("a.yaml:7:70: warning: {message}")]);
     }

@@ -5,7 +5,9 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use h2::server::{Builder, Connection, SendResponse};
 use h2::{Ping, PingPong, RecvStream};
 use hyper::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::stream;
 use crate::app::App;
@@ -41,33 +43,44 @@ async fn speak<S>(stream: S, app: &Arc<App>, guard: &Arc<Guard>) -> Result<(), h
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut connection: Connection<S, Bytes> = Builder::new()
+    let mut builder = Builder::new();
+    builder
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         // What arrives before it is read, over all streams.
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .handshake(stream)
-        .await?;
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    let mut handshake = pin!(builder.handshake(stream));
+    let begun = poll_fn(|cx| match guard.is_to_end(cx) {
+        true => Poll::Ready(None),
+        false => handshake.as_mut().poll(cx).map(Some),
+    });
+    let Some(begun) = begun.await else { return Ok(()) }; // It never said a word.
+    let mut connection = begun?;
     let mut keepalive = connection.ping_pong().map(|pings| Keepalive::new(pings, app));
     let mut accepted: Vec<Accepted> = Vec::new();
-    let mut told = false;
+    // Once it is told to end: when it is cut.
+    let mut cut = None;
     poll_fn(|cx| {
         if keepalive.as_mut().is_some_and(|keepalive| keepalive.is_lost(cx)) {
+            app.service.metrics().face(Face::Grpc).timed_out.fetch_add(1, Relaxed);
             return Poll::Ready(Ok(()));
         }
         loop {
-            if guard.is_to_end(cx) && !told {
-                told = true;
+            if guard.is_to_end(cx) && cut.is_none() {
                 connection.graceful_shutdown();
+                // A call that has begun has its time to arrive and to be answered; streams that
+                // would go on for ever end here.
+                cut = Some(Box::pin(sleep(2 * app.bounds.partial)));
+            }
+            if cut.as_mut().is_some_and(|cut| cut.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Ok(()));
             }
             let more = accept_all(&mut connection, &mut accepted, cx);
-            if !accepted.is_empty() {
-                answer_all(&mut accepted, app, guard, cx);
-                continue; // What was answered is sent with the next look for more.
-            }
-            match more {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(ended) => return Poll::Ready(ended),
+            let answered = !accepted.is_empty();
+            answer_all(&mut accepted, app, guard, cx);
+            // What was answered is sent with the next look for more.
+            if more.is_ready() || !answered {
+                return more;
             }
         }
     })
@@ -101,6 +114,9 @@ fn answer_all(
     guard: &Arc<Guard>,
     cx: &mut Context<'_>,
 ) {
+    if accepted.is_empty() {
+        return;
+    }
     guard.note(Phase::Busy);
     for (request, respond) in accepted.drain(..) {
         stream::answer(request, respond, app, guard, cx);

@@ -39,7 +39,8 @@ impl<'a> Asked<'a> {
         for field in Fields::of(message) {
             match field? {
                 (1, value) => asked.domain = value.text()?,
-                (2, value) => {
+                // One too many is enough to know.
+                (2, value) if asked.descriptors.len() <= DESCRIPTORS_MAX => {
                     let descriptor = asked.read_descriptor(value.bytes()?)?;
                     asked.descriptors.push(descriptor);
                 }
@@ -55,7 +56,7 @@ impl<'a> Asked<'a> {
         let mut descriptor = AskedDescriptor::default();
         for field in Fields::of(message) {
             match field? {
-                (1, value) => {
+                (1, value) if descriptor.entries <= ENTRIES_MAX => {
                     self.entries.push(read_entry(value.bytes()?)?);
                     descriptor.entries += 1;
                 }
@@ -75,6 +76,11 @@ impl<'a> Asked<'a> {
         Ok(descriptor)
     }
 }
+
+/// Descriptors of one request.
+pub(super) const DESCRIPTORS_MAX: usize = 1_000;
+/// Entries of one descriptor; more are refused behind this.
+const ENTRIES_MAX: usize = 16;
 
 fn read_entry(message: &[u8]) -> Result<Entry<'_>, Malformed> {
     let (mut name, mut text) = ("", "");

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tollgate::{Descriptor, DomainKind, Rate, Request};
 
 use super::call::{Code, Fault};
-use super::request::{Asked, AskedLimit};
+use super::request::{Asked, AskedLimit, DESCRIPTORS_MAX};
 use super::status::{self, UNIT_WEEK, length_of};
 use crate::app::App;
 use crate::face::Face;
@@ -26,8 +26,8 @@ pub(super) fn answer(message: &[u8], app: &App) -> Result<Bytes, Fault> {
     match wanted.len() {
         0 => return Err(Fault::invalid("descriptors: must not be empty")),
         1..=DESCRIPTORS_MAX => {}
-        count => {
-            let message = format!("descriptors: {count} of them; {DESCRIPTORS_MAX} at most");
+        _ => {
+            let message = format!("descriptors: more than {DESCRIPTORS_MAX}");
             return Err(Fault::invalid(message));
         }
     }
@@ -74,9 +74,6 @@ fn brought(limit: &AskedLimit) -> Result<(Rate, u64), String> {
     let period = u64::try_from(unit.as_nanos()).unwrap_or(u64::MAX);
     Rate::new(units, period).map(|rate| (rate, units)).map_err(|error| error.to_string())
 }
-
-/// Descriptors of one request.
-const DESCRIPTORS_MAX: usize = 1_000;
 
 /// Answers bytes that a client sent; what is read of them is what the messages say that are made
 /// from the protocol's file.

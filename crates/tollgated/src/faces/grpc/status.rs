@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hyper::HeaderMap;
-use tollgate::{Decision, LimitId};
+use tollgate::{Decision, LimitId, Retry};
 
 use super::call;
 use super::request::{AskedDescriptor, AskedLimit};
@@ -84,8 +84,10 @@ impl Shown<'_> {
         let over = !standing.is_allowed() || standing.shadow_denied_by().is_some();
         let left = if over { 0 } else { standing.remaining().unwrap_or(0) };
         number(out, 3, left.min(NUMBER_MAX));
-        // What never comes back is said to take as long as the unit.
-        if let Some(reset) = wait(standing, standing.reset_at()).or_else(|| length_of(unit)) {
+        // What never passes or comes back is said to take as long as the unit.
+        let never = standing.retry_at() == Some(Retry::Never);
+        let reset = wait(standing, standing.reset_at()).filter(|_| !never);
+        if let Some(reset) = reset.or_else(|| length_of(unit)) {
             message(out, 4, |out| number(out, 1, seconds(reset).min(SECONDS_MAX)));
         }
     }

@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
-use h2::{RecvStream, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use hyper::Request;
 use hyper::body::{Body, Frame};
 
@@ -73,10 +74,15 @@ fn conclude(call: Call, body: &Bytes, mut respond: SendResponse<Bytes>, app: &Ar
     match answered {
         Ok(Some(message)) => {
             // The same.
-            let _ = respond.send_response(call::head(), false).and_then(|mut stream| {
-                stream.send_data(message, false)?;
-                stream.send_trailers(call::trailers())
-            });
+            let Ok(mut stream) = respond.send_response(call::head(), false) else { return };
+            stream.reserve_capacity(message.len());
+            if stream.capacity() >= message.len() {
+                let _ = stream
+                    .send_data(message, false)
+                    .and_then(|()| stream.send_trailers(call::trailers()));
+            } else {
+                tokio::spawn(deliver(message, stream, app.bounds.partial));
+            }
         }
         Ok(None) => {}
         Err(fault) => refuse(&Refusal::Fault(fault), respond, app),
@@ -94,6 +100,17 @@ fn refuse(refusal: &Refusal, mut respond: SendResponse<Bytes>, app: &App) {
         Refusal::Fault(_) => metrics.invalid(Face::Grpc),
     }
     let _ = respond.send_response(refusal.head(), true);
+}
+
+/// Sends an answer for which the client has no room yet, and takes it back if that lasts.
+async fn deliver(message: Bytes, mut stream: SendStream<Bytes>, time: Duration) {
+    match tokio::time::timeout(time, send(message, &mut stream)).await {
+        Ok(Ok(())) => {
+            let _ = stream.send_trailers(call::trailers());
+        }
+        Ok(Err(_)) => {}
+        Err(_) => stream.send_reset(Reason::CANCEL),
+    }
 }
 
 async fn reflect(request: Request<Received>, mut respond: SendResponse<Bytes>) {

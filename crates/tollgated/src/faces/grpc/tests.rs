@@ -35,6 +35,7 @@ fn paths(written: &[(&str, &str, &str)]) -> (App, ClockHand) {
             domain: "edge",
             path: &steps,
             rate,
+            group: &name,
             replaces: &replaces,
             shadow: more.contains("shadow"),
             quota: more.contains("quota"),
@@ -386,7 +387,7 @@ fn what_is_wrong_is_named_and_spends_nothing() {
     let long = vec!["x=1"; 17].join(",");
     for (descriptors, expected) in [
         (vec![], "descriptors: must not be empty"),
-        (vec![good(); 1_001], "descriptors: 1001 of them; 1000 at most"),
+        (vec![good(); 1_001], "descriptors: more than 1000"),
         (vec![good(), nameless], "descriptors[1]: entry 0 has no name"),
         (vec![good(), descriptor(&long)], "descriptors[1]: a descriptor has at most 16 entries"),
         (vec![good(), bringing("x=1", 5, 0)], "descriptors[1]: limit.unit: 0 is none of SECOND"),
@@ -437,4 +438,20 @@ fn header_fields_are_added_if_that_is_wanted() {
         header("ratelimit-reset", "60"),
     ];
     assert_eq!(headers, expected);
+}
+
+#[test]
+fn what_never_passes_is_not_said_to_pass_at_once() {
+    let (app, _) = paths(&[("user", "5/min", "")]);
+    let status = ask(&app, vec![with_hits("user=a", 6)]).statuses[0].clone();
+    let reset = status.duration_until_reset.map(|reset| reset.seconds);
+    assert_eq!((status.code, status.limit_remaining, reset), (Code::OverLimit as i32, 0, Some(60)));
+}
+
+#[test]
+fn giving_back_is_no_decision() {
+    let (app, _) = paths(&[("user", "5/min", "")]);
+    short(&app, vec![giving_back("user=a", 1)]);
+    let decisions = &app.service.metrics().face(crate::face::Face::Grpc).decisions;
+    assert_eq!(decisions[0].load(std::sync::atomic::Ordering::Relaxed), 0);
 }
