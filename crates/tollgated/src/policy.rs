@@ -78,7 +78,7 @@ impl Policy {
     fn read(&self) -> Result<(), Vec<Finding>> {
         let (keys_max, merge_domains) = (self.service.keys_max(), self.merge_domains);
         let loaded = config::load(&self.path, Reading { keys_max, merge_domains })?;
-        let count = loaded.limits.len();
+        let count = loaded.limits.iter().filter(|limit| !limit.is_blank()).count();
         let before = self.names();
         let revision =
             self.service.replace(loaded.limits, &loaded.as_written).map_err(|error| {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tollgate::Oversize;
 
-use super::draft::{AllowanceDraft, Draft, Places};
+use super::draft::{AllowanceDraft, Draft, Places, StepDraft};
 use super::finding::{Findings, Place, short};
 use super::yaml::{self, Document};
 use descriptor::{Amount, Reader, Siblings, Written};
@@ -108,6 +108,11 @@ impl Domains {
             }
             drafts.push(draft(label, written));
         }
+        // A domain without descriptors is known all the same: limits that requests bring hold there.
+        let used: HashSet<&str> = drafts.iter().map(|draft| &*draft.domain).collect();
+        let empty = self.known.iter().filter(|(name, _)| !used.contains(&***name));
+        let empty: Vec<Draft> = empty.map(|(name, domain)| nothing(name, domain.place)).collect();
+        drafts.extend(empty);
         (drafts, as_written)
     }
 
@@ -151,6 +156,21 @@ impl Domains {
         self.known.insert(domain, known);
         Ok(())
     }
+}
+
+/// The end of a path that nobody takes, in a domain that has nothing else.
+fn nothing(domain: &Rc<str>, place: Place) -> Draft {
+    let step = StepDraft { name: "-".into(), value: "".into(), shared: false, place };
+    let written = Written {
+        domain: domain.clone(),
+        domain_place: place,
+        whole: place,
+        path: vec![step],
+        rate_limit: None,
+        shadow: None,
+        quota: None,
+    };
+    draft("nothing".into(), written)
 }
 
 fn draft(label: String, written: Written) -> Draft {
@@ -347,7 +367,7 @@ descriptors:
             assert_eq!(found.len(), 1, "{text} {found:?}");
             assert!(found[0].starts_with(&format!("a.yaml:{expected}")), "{text} {}", found[0]);
         }
-        assert!(loaded("domain: d\ndescriptors: []\n").limits.is_empty());
+        assert!(loaded("domain: d\ndescriptors: []\n").warnings.is_empty());
     }
 
     #[test]
@@ -579,5 +599,13 @@ descriptors:
         let text = format!("domain: d\ndescriptors: [{}]\n", "{},".repeat(50_000));
         let found = found(&text);
         assert_eq!(found.len(), 1_000);
+    }
+
+    #[test]
+    fn a_domain_without_descriptors_is_known() {
+        let loaded =
+            parsed_files(&[("a.yaml", "domain: d\ndescriptors: []\n")], READING).expect("sound");
+        let [nothing] = &loaded.limits[..] else { panic!("one end of a path") };
+        assert!(nothing.is_blank() && nothing.domain() == "d");
     }
 }
