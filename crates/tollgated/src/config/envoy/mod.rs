@@ -108,7 +108,8 @@ impl Domains {
             }
             drafts.push(draft(label, written));
         }
-        // A domain without descriptors is known all the same: limits that requests bring hold there.
+        // A domain without descriptors is known all the same: limits that requests bring hold
+        // there.
         let used: HashSet<&str> = drafts.iter().map(|draft| &*draft.domain).collect();
         let empty = self.known.iter().filter(|(name, _)| !used.contains(&***name));
         let empty: Vec<Draft> = empty.map(|(name, domain)| nothing(name, domain.place)).collect();
