@@ -66,7 +66,7 @@ fuzz() {
     fi
     mkdir -p "fuzz/corpus/$target"
     cargo +nightly fuzz run --fuzz-dir fuzz "$target" "${seeds[@]}" -- \
-      -max_total_time=20 -verbosity=0 "${words[@]}"
+      -max_total_time=15 -verbosity=0 "${words[@]}"
   done
 }
 
