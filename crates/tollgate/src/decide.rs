@@ -43,7 +43,7 @@ impl Core {
         match wants {
             [] => Ok(unlimited(now)),
             [want] if spend => self.decide_one(rules, want, now),
-            wants => self.decide_all(rules, wants, now, spend),
+            wants => Ok(self.find(rules, wants, now, spend)?.decision(now)),
         }
     }
 
@@ -59,18 +59,8 @@ impl Core {
         Ok(conclude(&rules.rules[want.rule as usize], want, &step, now))
     }
 
-    /// Several limits: look at all, charge only if all would pass, undo if a race is lost.
-    fn decide_all(
-        &self,
-        rules: &RuleSet,
-        wants: &[Want],
-        now: Instant,
-        spend: bool,
-    ) -> Result<Decision, Stale> {
-        Ok(self.find(rules, wants, now, spend)?.decision(now))
-    }
-
-    /// What the steps of a decision come to, once they are taken or undone.
+    /// What the steps of a decision come to. One limit is charged at once; of several all are
+    /// looked at, charged only if all would pass, and undone if a race is lost.
     pub(crate) fn find<'r>(
         &self,
         rules: &'r RuleSet,

@@ -9,7 +9,7 @@ use std::iter;
 use std::sync::Arc;
 
 use crate::gcra::{BURST_MAX, Meter, Oversize};
-use crate::path::Step;
+use crate::path::{Step, StepKind};
 use crate::rate::Rate;
 use crate::request::{Descriptor, Entry};
 use crate::spec::LimitSpec;
@@ -165,6 +165,23 @@ impl Limit {
         self.path.iter().map(|step| (&*step.name, &*step.value))
     }
 
+    /// The steps of its path as people read them, `name` or `name=value`.
+    pub fn path_steps(&self) -> impl ExactSizeIterator<Item = String> {
+        self.path.iter().map(ToString::to_string)
+    }
+
+    /// The path as people read it, such as `tenant=acme / route`; empty without one.
+    #[must_use]
+    pub fn path_text(&self) -> String {
+        self.path_steps().collect::<Vec<_>>().join(" / ")
+    }
+
+    /// Whether all that one of its steps with `*` matches is one key.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.path.iter().any(|step| step.kind == StepKind::Shared)
+    }
+
     /// What limits that replace it call it; empty if it can't be replaced.
     #[must_use]
     pub fn group(&self) -> &str {
@@ -232,12 +249,6 @@ impl Limit {
 
     pub(crate) fn matches(&self) -> &[MatchEntry] {
         &self.matches
-    }
-
-    /// The path as people read it.
-    pub(crate) fn path_text(&self) -> String {
-        let steps: Vec<String> = self.path.iter().map(ToString::to_string).collect();
-        steps.join(" / ")
     }
 
     pub(crate) fn steps(&self) -> &[Step] {

@@ -112,14 +112,10 @@ impl Policy {
 
     /// The limits in force, by what their usage is kept by: domain/name, or domain/path.
     fn names(&self) -> BTreeSet<String> {
-        let step = |(name, value): (&str, &str)| match value {
-            "" => name.to_owned(),
-            value => format!("{name}={value}"),
-        };
         let limits = self.service.limits();
         let name = |limit: &Limit| match limit.path().len() {
             0 => limit.name().to_owned(),
-            _ => limit.path().map(step).collect::<Vec<_>>().join(" / "),
+            _ => limit.path_text(),
         };
         limits.iter().map(|s| format!("{}/{}", s.limit.domain(), name(&s.limit))).collect()
     }

@@ -3,14 +3,13 @@
 //! It tells what is known of each limit and decides nothing. That decisions are as told is the
 //! business of the tests in `config`.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate::{Allowance, Limit};
 
 use super::say;
-use crate::config::{AsWritten, Finding, Loaded};
+use crate::config::{AsWritten, Finding, Loaded, WrittenLimits, unit_name};
 
 /// The differences of one policy.
 pub(crate) struct Differences {
@@ -74,13 +73,9 @@ impl Differences {
 }
 
 impl Row {
-    fn of(limit: &Limit, as_written: &HashMap<(String, String), AsWritten>) -> Self {
+    fn of(limit: &Limit, as_written: &WrittenLimits) -> Self {
         let (domain, label) = (limit.domain().to_owned(), limit.name().to_owned());
-        let steps = limit.path().map(|(name, value)| match value {
-            "" => name.to_owned(),
-            value => format!("{name}={value}"),
-        });
-        let path = steps.collect::<Vec<_>>().join(" / ");
+        let path = limit.path_text();
         let of = as_written.get(&(domain.clone(), label.clone()));
         let (written, here) = match (limit.allowance(), of) {
             (Allowance::Unlimited, _) if limit.is_blank() => {
@@ -96,7 +91,7 @@ impl Row {
         let flags = [
             limit.is_shadow().then(|| "shadow".to_owned()),
             limit.is_quota().then(|| "quota".to_owned()),
-            is_shared(limit).then(|| "shared".to_owned()),
+            limit.is_shared().then(|| "shared".to_owned()),
             (!replaced.is_empty()).then(|| format!("replaces {}", replaced.join(", "))),
         ];
         let flags = flags.into_iter().flatten().collect();
@@ -115,30 +110,6 @@ fn here(burst: u64, unit: Duration) -> String {
         0 => "denies".into(),
         _ => format!("{burst} at once, one each {}", interval(unit.as_nanos(), u128::from(burst))),
     }
-}
-
-/// Whether what a step with stars matches is counted as one: it is then no part of the key.
-fn is_shared(limit: &Limit) -> bool {
-    let parts = limit.path().map(|(name, value)| match (name.contains('*'), value) {
-        (true, _) => 2,
-        (false, "") => 1,
-        (false, value) => usize::from(value.contains('*')),
-    });
-    limit.key().len() < parts.sum()
-}
-
-fn unit_name(unit: Duration) -> String {
-    let known = [
-        (1, "second"),
-        (60, "minute"),
-        (3_600, "hour"),
-        (86_400, "day"),
-        (7 * 86_400, "week"),
-        (30 * 86_400, "month"),
-        (365 * 86_400, "year"),
-    ];
-    let found = known.iter().find(|(seconds, _)| *seconds == unit.as_secs());
-    found.map_or_else(|| format!("{unit:?}"), |(_, name)| (*name).into())
 }
 
 /// A `count`th of some nanoseconds, as people read it: rounded to a thousandth of its unit.

@@ -14,6 +14,7 @@ use tollgate::{Decision, Retry};
 
 use crate::app::App;
 use crate::face::Face;
+use crate::guard::{Guard, ticks};
 
 /// The last word to a client for whom there is no room.
 pub(crate) fn says_full(face: Face) -> &'static [u8] {
@@ -36,6 +37,13 @@ pub(crate) fn is_admitted(headers: &HeaderMap, app: &App) -> bool {
         .and_then(|shown| shown.split_at_checked(BEARER.len()))
         .and_then(|(scheme, token)| scheme.eq_ignore_ascii_case(BEARER).then_some(token));
     token.is_some_and(|token| secret.is(token))
+}
+
+/// Whether a connection is to end with the answer that it gives now: it is old, or the process
+/// ends.
+fn is_last(app: &App, guard: &Guard) -> bool {
+    let old = app.bounds.age.is_some_and(|age| guard.age() >= ticks(age));
+    old || app.service.is_draining()
 }
 
 /// The time from a decision to what it says is later; none if it never comes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tollgate::{Descriptor, Limit, LimitId, LimitStatus, Limiter};
 
-use crate::config::AsWritten;
+use crate::config::{AsWritten, WrittenLimits};
 
 /// How answers call a limit, and what its keys are made of.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -40,15 +40,12 @@ impl Label {
     }
 }
 
-/// What was written, by the domains and names of limits.
-pub(crate) type AllWritten = HashMap<(String, String), AsWritten>;
-
 /// The labels of all limits in force.
 #[derive(Debug, Default)]
 pub(crate) struct Labels(ArcSwap<HashMap<LimitId, Arc<Label>>>);
 
 impl Labels {
-    pub(crate) fn replace(&self, limits: Vec<LimitStatus>, written: &AllWritten) {
+    pub(crate) fn replace(&self, limits: Vec<LimitStatus>, written: &WrittenLimits) {
         let label = |LimitStatus { id, limit, .. }| {
             let key = (limit.domain().to_owned(), limit.name().to_owned());
             let as_written = written.get(&key).cloned();

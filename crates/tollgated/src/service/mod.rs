@@ -20,10 +20,11 @@ use tollgate::{
     Keyed, Limit, LimitError, LimitId, LimitStatus, Limiter, Options, Part, Rate, Request,
 };
 
+use crate::config::WrittenLimits;
 use crate::face::Face;
 use crate::metrics::Metrics;
 pub(crate) use labels::Label;
-use labels::{AllWritten, Labels};
+use labels::Labels;
 use offenders::{Offender, OffenderKey, Offenders};
 use reservations::{
     Correction, EXPIRY_DEFAULT, EXPIRY_MAX, ReservationError, ReservationId, Reservations, Totals,
@@ -99,7 +100,7 @@ impl Service {
     pub(crate) fn replace(
         &self,
         limits: Vec<Limit>,
-        as_written: &AllWritten,
+        as_written: &WrittenLimits,
     ) -> Result<u64, LimitError> {
         let revision = self.limiter.replace(limits)?;
         self.labels.replace(self.limiter.limits(), as_written);

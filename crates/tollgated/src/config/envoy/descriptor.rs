@@ -59,6 +59,11 @@ impl Unit {
         Duration::from_secs(self.seconds)
     }
 
+    /// The name of the unit of this length.
+    pub(super) fn name_of(length: Duration) -> Option<&'static str> {
+        UNITS.into_iter().find(|unit| unit.duration() == length).map(|unit| unit.name)
+    }
+
     fn named(name: &str) -> Option<Self> {
         UNITS.into_iter().find(|unit| unit.name.eq_ignore_ascii_case(name))
     }

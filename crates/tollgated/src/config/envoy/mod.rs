@@ -19,7 +19,7 @@ use tollgate::Oversize;
 use super::draft::{AllowanceDraft, Draft, Places, StepDraft};
 use super::finding::{Findings, Place, short};
 use super::yaml::{self, Document};
-use descriptor::{Amount, Reader, Siblings, Written};
+use descriptor::{Amount, Reader, Siblings, Unit, Written};
 use fields::{Fields, Level, Reported};
 use labels::Labels;
 
@@ -33,7 +33,13 @@ pub(crate) struct AsWritten {
 }
 
 /// Limits by domain and label.
-pub(super) type WrittenLimits = HashMap<(String, String), AsWritten>;
+pub(crate) type WrittenLimits = HashMap<(String, String), AsWritten>;
+
+/// What a unit of this length is called.
+pub(crate) fn unit_name(length: Duration) -> &'static str {
+    // Each of them was read by its name.
+    Unit::name_of(length).unwrap_or_default()
+}
 
 /// The domains of all files, and their limits in the order in which they are written.
 #[derive(Debug)]

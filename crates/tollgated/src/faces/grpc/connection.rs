@@ -22,8 +22,8 @@ use super::stream;
 use crate::app::App;
 use crate::face::Face;
 use crate::faces::heard::Heard;
-use crate::faces::{HEAD_BYTES_MAX, STREAMS_MAX};
-use crate::guard::{Guard, Phase, ticks};
+use crate::faces::{HEAD_BYTES_MAX, STREAMS_MAX, is_last};
+use crate::guard::{Guard, Phase};
 
 /// Serves one connection until either side ends it.
 pub(crate) async fn serve<S>(stream: S, app: &Arc<App>, guard: Arc<Guard>) -> io::Result<()>
@@ -121,8 +121,7 @@ fn answer_all(
     for (request, respond) in accepted.drain(..) {
         stream::answer(request, respond, app, guard, cx);
     }
-    let old = app.bounds.age.is_some_and(|age| guard.age() >= ticks(age));
-    if old || app.service.is_draining() {
+    if is_last(app, guard) {
         guard.ask_to_end();
     }
     guard.note(Phase::Idle);

@@ -76,15 +76,11 @@ fn limit_value(status: &LimitStatus) -> Value {
         Allowance::Unlimited => ("unlimited".to_owned(), None),
         Allowance::Metered { rate, burst } => (rate.to_string(), Some(burst)),
     };
-    let step = |(name, value): (&str, &str)| match value {
-        "" => name.to_owned(),
-        value => format!("{name}={value}"),
-    };
     json!({
         "name": limit.name(),
         "domain": limit.domain(),
         "match": matches,
-        "path": limit.path().map(step).collect::<Vec<_>>(),
+        "path": limit.path_steps().collect::<Vec<_>>(),
         "key": limit.key().collect::<Vec<_>>(),
         "rate": rate,
         "burst": burst,

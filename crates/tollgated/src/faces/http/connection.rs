@@ -20,8 +20,8 @@ use super::routes;
 use crate::app::App;
 use crate::face::Face;
 use crate::faces::heard::Heard;
-use crate::faces::{HEAD_BYTES_MAX, STREAMS_MAX};
-use crate::guard::{Guard, Phase, ticks};
+use crate::faces::{HEAD_BYTES_MAX, STREAMS_MAX, is_last};
+use crate::guard::{Guard, Phase};
 
 /// Serves one connection until either side ends it.
 pub(crate) async fn serve<S>(stream: S, app: &Arc<App>, guard: Arc<Guard>) -> io::Result<()>
@@ -65,8 +65,7 @@ async fn answer(
     guard.note(Phase::Busy);
     let version = request.version();
     let mut response = routes::answer(request, &app, &guard).await;
-    let old = app.bounds.age.is_some_and(|age| guard.age() >= ticks(age));
-    if old || app.service.is_draining() {
+    if is_last(&app, &guard) {
         if version == Version::HTTP_2 {
             guard.ask_to_end();
         } else {
