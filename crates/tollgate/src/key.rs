@@ -137,14 +137,29 @@ impl Salt {
     }
 }
 
-/// A key's identity: 64 bits that also choose its place, and 32 more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct KeyId {
+/// A key's identity: 96 bits hashed from a limit and the parts of a key.
+///
+/// All nodes of a fleet have one secret, and so one identity for each key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct KeyId {
+    /// They also choose the key's place in a table.
     pub(crate) high: u64,
     pub(crate) low: u32,
 }
 
 impl KeyId {
+    /// The identity with these bits, as another node sent them.
+    #[must_use]
+    pub fn from_bits(high: u64, low: u32) -> Self {
+        if high < 2 { Self::reserved(high, low) } else { Self { high, low } }
+    }
+
+    /// The bits to send: 64 and 32.
+    #[must_use]
+    pub fn to_bits(self) -> (u64, u32) {
+        (self.high, self.low)
+    }
+
     #[inline]
     fn from_digest(digest: u128) -> Self {
         let high = (digest >> 64) as u64;

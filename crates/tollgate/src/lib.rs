@@ -39,7 +39,7 @@ pub use decision::{Decision, LimitId, Outcome, Reason};
 pub use explain::{Applies, Explained, Explanation, Walk};
 pub use gcra::{Oversize, Retry};
 pub use handle::{Handle, Keyed};
-pub use key::{Part, Secret};
+pub use key::{KeyId, Part, Secret};
 pub use limit::{Allowance, Limit, LimitError};
 pub use limiter::{LimitStatus, Limiter, Options};
 pub use path::StepSpec;
