@@ -5,7 +5,7 @@
 //! length included, and folded in by position, so ("a:b", "c") and ("a", "b:c") never meet.
 //! The bytes of a key are not kept. Two of ten million keys share a cell with a chance of 1e-15.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
@@ -174,6 +174,38 @@ impl KeyId {
     #[cold]
     fn reserved(high: u64, low: u32) -> Self {
         Self { high: high + 2, low }
+    }
+}
+
+/// How maps of keys find their places: a key is a hash already, so that little is left to do. It is
+/// the same in each run, so that a map is walked in the same order.
+pub(crate) type KeyHashing = BuildHasherDefault<KeyHasher>;
+
+/// Folds what it is given into one number by multiplication.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(FOLD as u64).rotate_left(29);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
     }
 }
 

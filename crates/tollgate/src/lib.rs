@@ -6,6 +6,7 @@
 //! This crate opens no socket and starts no thread. It asks the operating system for the time
 //! (`time`), for huge pages (`table`) and, unless you bring one, for a secret (`key`).
 
+mod mutant;
 mod time;
 mod key;
 mod rate;
@@ -30,6 +31,12 @@ mod each;
 mod explain;
 mod reserve;
 mod brought;
+mod ring;
+mod view;
+mod policy;
+mod message;
+mod report;
+mod node;
 pub mod guide;
 
 pub use brought::{Brought, BroughtError};
@@ -42,11 +49,28 @@ pub use handle::{Handle, Keyed};
 pub use key::{KeyId, Part, Secret};
 pub use limit::{Allowance, Limit, LimitError};
 pub use limiter::{LimitStatus, Limiter, Options};
+pub use message::{
+    BATCH_BYTES, Message, REPORT_ENTRY_BYTES, Refusal, ReportBatch, SNAPSHOT_ENTRY_BYTES,
+    SnapshotBatch,
+};
+#[doc(hidden)]
+pub use mutant::lacks;
+#[cfg(tollgate_mutants)]
+#[doc(hidden)]
+pub use mutant::set_mutant;
+pub use node::{Event, Input, Node, NodeCounts, NodeOptions, Output};
 pub use path::StepSpec;
+pub use policy::FleetRules;
 pub use rate::{Rate, RateError};
 pub use request::{DEFAULT_DOMAIN, Descriptor, Entry, Request, RequestError, Tenant, TenantName};
 pub use reserve::{Reservation, SettleError};
+pub use ring::{Member, NodeId, Ring, RingEpoch};
 pub use rules::DomainKind;
 pub use spec::{LimitSpec, OverrideSpec};
 pub use time::{Clock, ClockHand, Instant};
+pub use view::handover::{HandedKey, HandedRecord, Handover};
+pub use view::owner::OwnerCounts;
+pub use view::tenure::RingChange;
+pub use view::worker::{Permission, Usage};
+pub use view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, ViewLimit, ViewTimes};
 pub use walk::{How, WalkEnd, Walked};

@@ -1,0 +1,598 @@
+//! A member of a fleet as a state machine: what comes in is [handled](Node::handle), what is to be
+//! done is [polled](Node::poll). The daemon and the simulator drive this one type.
+//!
+//! It touches no cell, socket or clock. The only module that knows all guarantees of a fleet.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use crate::key::{KeyHashing, KeyId};
+use crate::message::{Message, Refusal, ReportBatch, SnapshotBatch};
+use crate::mutant::lacks;
+use crate::policy::FleetRules;
+use crate::report::Pipeline;
+use crate::ring::{NodeId, RingEpoch};
+use crate::time::Instant;
+use crate::view::handover::{Handover, Sending};
+use crate::view::load::Load;
+use crate::view::owned::Owned;
+use crate::view::owner::{Owner, OwnerCounts, Reporter, Standing};
+use crate::view::tenure::{Charge, HANDOVER_MAX, Part, RingChange, Tenure};
+use crate::view::worker::{Act, Permission, Usage, View};
+use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, ViewLimit, ViewTimes};
+
+/// How a node is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// Times that the whole fleet shares.
+    pub times: ViewTimes,
+    /// Keys that it spends from, and keys that it owns, at most: each. Typically 1,000,000.
+    pub keys_max: usize,
+    /// Reports that it applies in a second; beyond them it asks for fewer, then refuses. Typically
+    /// 500,000.
+    pub reports_per_second_max: u64,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self { times: ViewTimes::default(), keys_max: 1_000_000, reports_per_second_max: 500_000 }
+    }
+}
+
+/// What a node is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// What a cell holds. Cells that are dirty are told before anything else is.
+    Usage(Usage),
+    /// A key has a new cell, whose positions begin at `base`. Its usage follows.
+    Began {
+        /// The key.
+        key: KeyId,
+        /// Its limit.
+        limit: FleetLimitId,
+        /// Where its positions begin.
+        base: u64,
+    },
+    /// A cell that was to [go](Output::Evict) has gone, or was in use.
+    Evicted {
+        /// The key.
+        key: KeyId,
+        /// Whether it has gone.
+        gone: bool,
+    },
+    /// Another node says something.
+    Message {
+        /// Who.
+        from: NodeId,
+        /// What.
+        message: Message,
+    },
+    /// The coordinator tells of a ring.
+    Ring {
+        /// The change that led to it.
+        change: RingChange,
+        /// How long ago it was decided.
+        age: Duration,
+        /// The start number of this process; whether the process before it was a member under the
+        /// same ring.
+        start: u64,
+        /// As said for `start`.
+        is_restart: bool,
+    },
+    /// The coordinator tells of limits.
+    Rules(FleetRules),
+    /// Until when this node may let permissions live; [`Instant::MAX`] if nothing bounds it.
+    Lease(Instant),
+    /// The time that [`Output::Timeout`] named has come.
+    Timeout,
+}
+
+/// What is to be done for a node.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// Write it into the key's cell, and tell what was taken as returned by the next usage.
+    Permit {
+        /// The key.
+        key: KeyId,
+        /// What its cell may spend.
+        permission: Permission,
+    },
+    /// Forget the key's cell if it still is at that position, and tell whether it went.
+    Evict {
+        /// The key.
+        key: KeyId,
+        /// The position.
+        taken: u64,
+    },
+    /// Send it.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        message: Message,
+    },
+    /// Something happened that people may want to know of.
+    Event(Event),
+    /// Nothing more until this instant, or until something comes in.
+    Timeout(Instant),
+}
+
+/// What people may want to know of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// This node went on granting, for so long, after the fleet had given its keys to others: the
+    /// promise's envelope applied to so many keys.
+    Overlap {
+        /// For how long.
+        lasted: Duration,
+        /// How many keys it had.
+        keys: u64,
+    },
+    /// The process stood still for so long: requests that it had begun may have spent what was
+    /// permitted no longer.
+    Paused {
+        /// For how long.
+        lasted: Duration,
+    },
+    /// A planned change did not bring another's keys in time; they count as spent.
+    HandoverLate {
+        /// Whose.
+        from: NodeId,
+    },
+    /// A key was refused for want of room.
+    OwnerFull,
+}
+
+/// What a node did so far, and what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeCounts {
+    /// What it did as an owner.
+    pub owner: OwnerCounts,
+    /// Keys that it has state of as an owner.
+    pub owned: u64,
+    /// Keys that it spends from.
+    pub views: u64,
+    /// Reports that it sent, and the batches that they went in.
+    pub reports: u64,
+    /// As said for `reports`.
+    pub batches: u64,
+    /// Reports that it refused because it was busy.
+    pub shed: u64,
+}
+
+/// A member of a fleet.
+#[derive(Debug)]
+pub struct Node {
+    me: NodeId,
+    start: u64,
+    options: NodeOptions,
+    rules: FleetRules,
+    tenure: Option<Tenure>,
+    grants_until: Instant,
+    owner: Owner,
+    load: Load,
+    sending: Sending,
+    pipeline: Pipeline,
+    views: HashMap<KeyId, Entry, KeyHashing>,
+    cells: u64,
+    outputs: VecDeque<Output>,
+    /// What the last `poll` named.
+    expected: Instant,
+    reports: u64,
+    batches: u64,
+}
+
+/// A view and when it is looked at next, on the way to which owner.
+#[derive(Debug)]
+struct Entry {
+    view: View,
+    at: Option<(NodeId, Instant)>,
+}
+
+impl Node {
+    /// A node that knows no ring and no limits yet.
+    #[must_use]
+    pub fn new(me: NodeId, options: NodeOptions) -> Self {
+        let times = options.times;
+        Self {
+            me,
+            start: 0,
+            options,
+            rules: FleetRules::default(),
+            tenure: None,
+            grants_until: Instant::MAX,
+            owner: Owner::new(times, options.keys_max),
+            load: Load::new(options.reports_per_second_max, times.sync_interval * 10),
+            sending: Sending::default(),
+            pipeline: Pipeline::new(times.sync_interval),
+            views: HashMap::default(),
+            cells: 0,
+            outputs: VecDeque::new(),
+            expected: Instant::MAX,
+            reports: 0,
+            batches: 0,
+        }
+    }
+
+    /// Handles one input. What comes of it is [polled](Self::poll) before the next one.
+    ///
+    /// `now` is read after what the input tells was read.
+    pub fn handle(&mut self, input: Input, now: Instant) {
+        debug_assert!(self.outputs.is_empty(), "outputs are polled before the next input");
+        self.notice_pause(now);
+        let standing = self.standing();
+        let limits = |id| self.rules.limit(id).copied();
+        self.owner.handle_timeout(&limits, &standing, now);
+        match input {
+            Input::Usage(usage) => self.handle_usage(&usage, now),
+            Input::Began { key, limit, base } => self.begin(key, limit, base, now),
+            Input::Evicted { key, gone } => self.handle_evicted(key, gone, now),
+            Input::Message { from, message } => self.handle_message(from, message, now),
+            Input::Ring { change, age, start, is_restart } => {
+                self.handle_ring(change, age, start, is_restart, now);
+            }
+            Input::Rules(rules) => {
+                self.rules.adopt(rules);
+            }
+            Input::Lease(until) => self.grants_until = until,
+            Input::Timeout => {}
+        }
+        self.run(now);
+    }
+
+    /// What is to be done next; [`Output::Timeout`] ends it.
+    pub fn poll(&mut self) -> Output {
+        if let Some(output) = self.outputs.pop_front() {
+            return output;
+        }
+        let times = [
+            self.owner.timeout(),
+            self.pipeline.timeout(),
+            self.sending.timeout(),
+            self.tenure.as_ref().and_then(Tenure::timeout),
+        ];
+        self.expected = times.into_iter().flatten().min().unwrap_or(Instant::MAX);
+        Output::Timeout(self.expected)
+    }
+
+    /// A limit as this node knows it: nothing is admitted under one that it does not know.
+    #[must_use]
+    pub fn limit(&self, id: FleetLimitId) -> Option<&ViewLimit> {
+        self.rules.limit(id)
+    }
+
+    /// The ring that it knows; zero before the first.
+    #[must_use]
+    pub fn ring_epoch(&self) -> RingEpoch {
+        self.tenure.as_ref().map_or(RingEpoch::ZERO, Tenure::epoch)
+    }
+
+    /// Whether it is in charge of a key by the ring that it knows.
+    #[must_use]
+    pub fn owns(&self, key: KeyId) -> bool {
+        self.tenure.as_ref().is_some_and(|tenure| tenure.charge(key) != Charge::Others)
+    }
+
+    /// Units that the fleet has left of a key that this node owns, and units outstanding.
+    #[must_use]
+    pub fn owned(&self, key: KeyId) -> Option<(u64, u64)> {
+        self.owner.key(key).map(|owned| (owned.remaining(), owned.outstanding()))
+    }
+
+    /// Whether all that it owned has arrived at new owners.
+    #[must_use]
+    pub fn is_handed_over(&self) -> bool {
+        self.sending.is_done()
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn counts(&self) -> NodeCounts {
+        NodeCounts {
+            owner: self.owner.counts(),
+            owned: self.owner.key_count() as u64,
+            views: self.views.len() as u64,
+            reports: self.reports,
+            batches: self.batches,
+            shed: self.load.refused(),
+        }
+    }
+
+    fn notice_pause(&mut self, now: Instant) {
+        let late = now.saturating_since(self.expected);
+        if late >= self.options.times.sync_interval * PAUSE_INTERVALS {
+            self.outputs.push_back(Output::Event(Event::Paused { lasted: late }));
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        Standing { grants_until: self.grants_until, stretch: self.load.stretch() }
+    }
+
+    fn begin(&mut self, key: KeyId, limit: FleetLimitId, base: u64, now: Instant) {
+        if let Some(entry) = self.views.remove(&key)
+            && let Some((owner, at)) = entry.at
+        {
+            self.pipeline.cancel(owner, key, at);
+        }
+        if self.views.len() >= self.options.keys_max {
+            self.outputs.push_back(Output::Event(Event::OwnerFull));
+            return;
+        }
+        if !lacks("new_cell_epoch") {
+            self.cells += 1;
+        }
+        let cell_epoch = CellEpoch { start: self.start, cell: self.cells };
+        let mut view = View::new(key, limit, cell_epoch, base, self.ring_epoch(), now);
+        if let Some(limit) = self.rules.limit(limit)
+            && let Some(permission) = view.bootstrap(limit, &self.options.times, now)
+        {
+            self.outputs.push_back(Output::Permit { key, permission });
+        }
+        self.views.insert(key, Entry { view, at: None });
+        self.schedule(key, now);
+    }
+
+    fn handle_usage(&mut self, usage: &Usage, now: Instant) {
+        let Some(entry) = self.views.get_mut(&usage.key) else { return };
+        entry.view.handle_usage(usage, &self.options.times, now);
+        self.schedule(usage.key, now);
+    }
+
+    fn handle_evicted(&mut self, key: KeyId, gone: bool, now: Instant) {
+        if gone {
+            self.views.remove(&key);
+        } else {
+            self.schedule(key, now);
+        }
+    }
+
+    fn handle_message(&mut self, from: NodeId, message: Message, now: Instant) {
+        match message {
+            Message::Reports(batch) => self.handle_reports(from, &batch, now),
+            Message::Snapshots(batch) => self.handle_snapshots(from, &batch, now),
+            Message::Refused { batch, why } => {
+                self.pipeline.answered(from, batch, now);
+                if let Refusal::Busy { retry_after } = why {
+                    let rest = retry_after.min(self.options.times.ttl_max);
+                    self.pipeline.rest(from, now.saturating_add(rest));
+                }
+            }
+            Message::Handover(handover) => self.handle_handover(from, &handover, now),
+            Message::HandoverArrived { ring_epoch, part } => {
+                self.sending.acknowledged(from, ring_epoch, part);
+            }
+        }
+    }
+
+    /// A worker reports.
+    fn handle_reports(&mut self, from: NodeId, batch: &ReportBatch, now: Instant) {
+        let number = batch.batch;
+        let refuse =
+            |why| Output::Send { to: from, message: Message::Refused { batch: number, why } };
+        let ring_epoch = self.ring_epoch();
+        if batch.ring_epoch != ring_epoch && !lacks("equal_ring_epoch") {
+            self.outputs.push_back(refuse(Refusal::NotOwner { ring_epoch }));
+            return;
+        }
+        if let Err(retry_after) = self.load.admit(batch.reports.len() as u64, now) {
+            self.outputs.push_back(refuse(Refusal::Busy { retry_after }));
+            return;
+        }
+        let by = Reporter { node: from, round_trip: batch.round_trip };
+        let snapshots =
+            batch.reports.iter().filter_map(|report| self.apply(report, by, now)).collect();
+        let owner_epoch = OwnerEpoch { ring: ring_epoch, start: self.start };
+        let answer = SnapshotBatch { answers: Some(number), owner_epoch, snapshots };
+        self.outputs.push_back(Output::Send { to: from, message: Message::Snapshots(answer) });
+    }
+
+    fn apply(
+        &mut self,
+        report: &Report,
+        by: Reporter,
+        now: Instant,
+    ) -> Option<crate::view::Snapshot> {
+        // Keys that others own were taken away when the ring changed.
+        let began = if self.owner.key(report.key).is_some() {
+            Instant::ZERO
+        } else {
+            match self.tenure.as_ref()?.charge(report.key) {
+                Charge::Since(began) => began,
+                Charge::Awaited if lacks("handover_awaited") => Instant::ZERO,
+                Charge::Awaited | Charge::Others => return None,
+            }
+        };
+        let limit = self.rules.limit(report.limit).copied();
+        let standing = self.standing();
+        let answer = self.owner.handle_report(report, by, limit.as_ref(), began, &standing, now);
+        answer.unwrap_or_else(|_| {
+            self.outputs.push_back(Output::Event(Event::OwnerFull));
+            None
+        })
+    }
+
+    /// An owner answers, or tells what it was not asked.
+    fn handle_snapshots(&mut self, from: NodeId, batch: &SnapshotBatch, now: Instant) {
+        if let Some(answered) = batch.answers {
+            self.pipeline.answered(from, answered, now);
+        }
+        for snapshot in &batch.snapshots {
+            let Some(entry) = self.views.get_mut(&snapshot.key) else { continue };
+            let generation = self.rules.limit(entry.view.limit).map(|limit| limit.generation);
+            let times = &self.options.times;
+            let permission =
+                entry.view.handle_snapshot(snapshot, batch.owner_epoch, generation, times, now);
+            if let Some(permission) = permission {
+                self.outputs.push_back(Output::Permit { key: snapshot.key, permission });
+            }
+            self.schedule(snapshot.key, now);
+        }
+    }
+
+    /// An old owner hands keys over.
+    fn handle_handover(&mut self, from: NodeId, handover: &Handover, now: Instant) {
+        // A key whose limit is not known here yet has no level; it comes again.
+        let is_known =
+            |key: &crate::view::handover::HandedKey| self.rules.limit(key.limit).is_some();
+        if !handover.keys.iter().all(is_known) {
+            return;
+        }
+        let Some(tenure) = &mut self.tenure else { return };
+        let part = tenure.handle_part(from, handover, now);
+        if part == Part::Early {
+            return;
+        }
+        if part == Part::New {
+            for handed in &handover.keys {
+                let Some(limit) = self.rules.limit(handed.limit) else { continue };
+                let owned = Owned::received(handed, limit, &self.options.times, now);
+                if self.owner.put(handed.key, owned, now).is_err() {
+                    tenure.distrust(from, &self.options.times, now);
+                    self.outputs.push_back(Output::Event(Event::OwnerFull));
+                }
+            }
+        }
+        let (ring_epoch, part) = (handover.ring_epoch, handover.part);
+        let message = Message::HandoverArrived { ring_epoch, part };
+        self.outputs.push_back(Output::Send { to: from, message });
+    }
+
+    fn handle_ring(
+        &mut self,
+        change: RingChange,
+        age: Duration,
+        start: u64,
+        is_restart: bool,
+        now: Instant,
+    ) {
+        let is_new_life = start != self.start;
+        self.start = start;
+        let times = &self.options.times;
+        match &mut self.tenure {
+            None => self.tenure = Some(Tenure::new(self.me, change, is_restart, times, now)),
+            Some(tenure) if change.ring.epoch() <= tenure.epoch() => return,
+            Some(tenure) => {
+                // Others were in charge without this node having handed anything over.
+                let is_cut_off = change.previous.epoch() != tenure.epoch()
+                    || change.lost.contains(&self.me)
+                    || is_new_life;
+                let began = tenure.adopt(change, times, now);
+                if is_cut_off {
+                    let keys = self.owner.take(|_| true).len() as u64;
+                    if keys > 0 {
+                        let event = Event::Overlap { lasted: age, keys };
+                        self.outputs.push_back(Output::Event(event));
+                    }
+                } else {
+                    self.hand_over(began, now);
+                }
+            }
+        }
+        self.pipeline.clear();
+        let epoch = self.ring_epoch();
+        let mut keys: Vec<KeyId> = self.views.keys().copied().collect();
+        keys.sort_unstable();
+        for key in keys {
+            if let Some(entry) = self.views.get_mut(&key) {
+                entry.view.handle_ring(epoch);
+                entry.at = None;
+            }
+            self.schedule(key, now);
+        }
+    }
+
+    /// Freezes the keys that are others' now, and starts to send them.
+    fn hand_over(&mut self, began: Instant, now: Instant) {
+        let Some(tenure) = &self.tenure else { return };
+        let (me, ring) = (self.me, tenure.ring());
+        let moved = self.owner.take(|key| ring.owner(key) != Some(me));
+        let mut by_heir: BTreeMap<NodeId, Vec<(KeyId, Owned)>> =
+            tenure.heirs().map(|heir| (heir, Vec::new())).collect();
+        for (key, owned) in moved {
+            if let Some(heir) = ring.owner(key) {
+                by_heir.entry(heir).or_default().push((key, owned));
+            }
+        }
+        let until = now.saturating_add(HANDOVER_MAX);
+        self.sending.start(ring.epoch(), began, by_heir, until, now);
+    }
+
+    /// Sends what is due.
+    fn run(&mut self, now: Instant) {
+        if let Some(tenure) = &mut self.tenure {
+            for from in tenure.handle_timeout(&self.options.times, now) {
+                // What has come of it is not all of it.
+                self.owner.take(|key| tenure.was_of(key, from));
+                self.outputs.push_back(Output::Event(Event::HandoverLate { from }));
+            }
+        }
+        for (to, handover) in self.sending.due(now) {
+            self.outputs.push_back(Output::Send { to, message: Message::Handover(handover) });
+        }
+        while let Some((owner, keys)) = self.pipeline.next_due(now) {
+            self.report(owner, &keys, now);
+        }
+        let owner_epoch = OwnerEpoch { ring: self.ring_epoch(), start: self.start };
+        while let Some((to, snapshots)) = self.owner.poll_push() {
+            let batch = SnapshotBatch { answers: None, owner_epoch, snapshots };
+            self.outputs.push_back(Output::Send { to, message: Message::Snapshots(batch) });
+        }
+    }
+
+    /// Looks at keys whose time has come, and reports those that have something to tell.
+    fn report(&mut self, owner: NodeId, keys: &[(Instant, KeyId)], now: Instant) {
+        let times = self.options.times;
+        let mut reports = Vec::new();
+        for (_, key) in keys {
+            let Some(entry) = self.views.get_mut(key) else { continue };
+            entry.at = None;
+            match entry.view.act(&times, now) {
+                Act::Report => {
+                    let limit = self.rules.limit(entry.view.limit);
+                    let generation = limit.map_or(0, |limit| limit.generation);
+                    reports.push(entry.view.report(generation, &times, now));
+                    self.schedule(*key, now);
+                }
+                // It is looked at again when its usage comes.
+                Act::Return(permission) => {
+                    self.outputs.push_back(Output::Permit { key: *key, permission });
+                }
+                Act::Forget => {
+                    let taken = entry.view.taken();
+                    self.outputs.push_back(Output::Evict { key: *key, taken });
+                }
+                Act::Wait => self.schedule(*key, now),
+            }
+        }
+        if reports.is_empty() {
+            return;
+        }
+        self.reports += reports.len() as u64;
+        self.batches += 1;
+        let (batch, round_trip) = self.pipeline.sent(owner, now);
+        let ring_epoch = self.ring_epoch();
+        let message = Message::Reports(ReportBatch { batch, ring_epoch, round_trip, reports });
+        self.outputs.push_back(Output::Send { to: owner, message });
+    }
+
+    /// Sees to it that a key is looked at when it is due.
+    fn schedule(&mut self, key: KeyId, now: Instant) {
+        let Some(entry) = self.views.get_mut(&key) else { return };
+        let Some(owner) = self.tenure.as_ref().and_then(|tenure| tenure.ring().owner(key)) else {
+            return;
+        };
+        let limit = self.rules.limit(entry.view.limit);
+        let at = (owner, entry.view.due(limit, &self.options.times, now));
+        if entry.at == Some(at) {
+            return;
+        }
+        if let Some((owner, at)) = entry.at.replace(at) {
+            self.pipeline.cancel(owner, key, at);
+        }
+        self.pipeline.schedule(at.0, key, at.1);
+    }
+}
+
+/// A process that is so many sync intervals late stood still: a hot key's TTL is over.
+const PAUSE_INTERVALS: u32 = 4;

@@ -1,0 +1,183 @@
+//! `eventual`: a limit of the whole fleet, decided on each node without asking anyone.
+//!
+//! *Promise.* While one owner at a time is in charge of a key, its crash and replacement included:
+//!
+//! > admitted(s, t] <= B + R · (t - s), fleet-wide, for every interval, net of refunds.
+//!
+//! When two owners overlap for d, or a process pauses past its deadline, at most N·max(b, c) + R·d
+//! more. The key's [owner](owner) keeps the level of a meter and permits workers to spend; a
+//! [worker](worker) spends from its cell and reports what it spent. `docs/bounds.md` numbers the
+//! rules; neither half knows transport, cells, or how members are found.
+
+pub(crate) mod handover;
+pub(crate) mod load;
+mod meter;
+pub(crate) mod owned;
+pub(crate) mod owner;
+mod record;
+mod share;
+pub(crate) mod tenure;
+pub(crate) mod worker;
+
+use std::time::Duration;
+
+use crate::key::KeyId;
+use crate::mutant::lacks;
+use crate::rate::Rate;
+use crate::ring::RingEpoch;
+use crate::time::Instant;
+
+/// A limit as owners and workers need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViewLimit {
+    /// R: units per period.
+    pub rate: Rate,
+    /// B: units at once after a rest.
+    pub burst: u64,
+    /// b: the most units that one worker may hold for one key, unless a single cost is above it.
+    pub local_cap: u64,
+    /// Units that a worker may spend on first contact, before it has heard from the owner. Default
+    /// 0; the bound grows by as much for each first contact.
+    pub bootstrap: u64,
+    /// The revision that last changed the limit.
+    pub generation: u64,
+}
+
+impl ViewLimit {
+    /// A limit with the default local cap: min(B, max(1, 2·R·TTL)) with the TTL of a hot key,
+    /// 4 × `sync_interval`.
+    ///
+    /// 5,000/s at 5 ms: 2 · 5,000/s · 20 ms = 200 units.
+    #[must_use]
+    pub fn new(rate: Rate, burst: u64, generation: u64, sync_interval: Duration) -> Self {
+        let nanos = 8 * sync_interval.as_nanos();
+        let twice = (u128::from(rate.units()) * nanos).div_ceil(u128::from(rate.period_ns()));
+        let local_cap = u64::try_from(twice).unwrap_or(u64::MAX).max(1).min(burst.max(1));
+        Self { rate, burst, local_cap, bootstrap: 0, generation }
+    }
+}
+
+/// Which limit of the fleet: its number in the replicated rule set, never used for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FleetLimitId(pub u32);
+
+/// One life of one cell on one worker; never used again by that worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CellEpoch {
+    /// The start number of the worker's process.
+    pub start: u64,
+    /// Which cell of that process.
+    pub cell: u64,
+}
+
+/// One owner's time in charge. Later ones are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct OwnerEpoch {
+    /// The ring by which it owns.
+    pub ring: RingEpoch,
+    /// The start number of its process.
+    pub start: u64,
+}
+
+/// What a worker says of one key: totals since its cell began, so that a report that is lost,
+/// repeated or overtaken does no harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// The key.
+    pub key: KeyId,
+    /// Its limit.
+    pub limit: FleetLimitId,
+    /// The limit's generation, as the worker knows it.
+    pub generation: u64,
+    /// The life of the cell.
+    pub cell_epoch: CellEpoch,
+    /// Rises with each report of the cell.
+    pub sequence: u64,
+    /// Positions used, returned ones included.
+    pub taken: u64,
+    /// Positions that were used by giving them back.
+    pub returned: u64,
+    /// Units given back after they were spent.
+    pub refunded: u64,
+    /// On the owner's clock, an instant before the oldest charge of the refunds that may be news to
+    /// the owner; `None` if that was under another owner.
+    pub refund_since: Option<Instant>,
+    /// Units that were refused.
+    pub denied: u64,
+    /// The cost of the first request that was refused or waits for want of credit; 0 if none.
+    pub waiting: u64,
+    /// The highest acknowledged total of this ring epoch, or the total when the worker adopted it.
+    pub base: u64,
+    /// The version of the last snapshot that was adopted in this owner's time; 0 if none was.
+    pub adopted: u64,
+}
+
+/// What the owner says to one worker of one key: what it knows, and what the worker may spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The key.
+    pub key: KeyId,
+    /// The life of the worker's cell.
+    pub cell_epoch: CellEpoch,
+    /// Rises with each snapshot of the key in one owner epoch.
+    pub version: u64,
+    /// The report that it stands on.
+    pub ack_sequence: u64,
+    /// That report's `taken`, or a later one's.
+    pub acked: u64,
+    /// Positions below it are spent, whether the worker used them or not.
+    pub floor: u64,
+    /// Positions below it are permitted.
+    pub ceiling: u64,
+    /// How long after it sent that report the worker may spend them; zero permits nothing new.
+    pub ttl: Duration,
+    /// How often the owner wants to hear of the key.
+    pub cadence: Duration,
+    /// Units that the whole fleet has left.
+    pub remaining: u64,
+    /// The generation by which it was granted.
+    pub generation: u64,
+    /// The owner's clock when it was made.
+    pub stamp: Instant,
+}
+
+/// Times that owners and workers of a fleet share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViewTimes {
+    /// How often a worker reports a key near its limit. Typically 5 ms.
+    pub sync_interval: Duration,
+    /// The longest that any permission lives. Typically 400 ms.
+    pub ttl_max: Duration,
+    /// The bound on each clock's rate error, in parts per million. Typically 500.
+    pub drift_ppm: u32,
+}
+
+impl Default for ViewTimes {
+    fn default() -> Self {
+        Self {
+            sync_interval: Duration::from_millis(5),
+            ttl_max: Duration::from_millis(400),
+            drift_ppm: 500,
+        }
+    }
+}
+
+impl ViewTimes {
+    /// A duration on another node's clock, as long as it may be on this one's: × (1 + 2ρ).
+    pub(crate) fn widened(&self, span: Duration) -> Duration {
+        if lacks("drift") {
+            return span;
+        }
+        let more =
+            span.as_nanos().saturating_mul(2 * u128::from(self.drift_ppm)).div_ceil(1_000_000);
+        span.saturating_add(Duration::from_nanos(u64::try_from(more).unwrap_or(u64::MAX)))
+    }
+
+    /// The longest time between reports of a key.
+    pub(crate) fn cadence_max(&self) -> Duration {
+        self.ttl_max / TTL_CADENCES
+    }
+}
+
+/// A permission lives for so many cadences.
+pub(crate) const TTL_CADENCES: u32 = 4;

@@ -1,0 +1,200 @@
+//! What an owner remembers of one cell of one worker, and how a report moves it.
+//!
+//! A line of positions: below `acked` known to be taken, below `floor` counted as spent, below
+//! `ceiling` permitted until `expiry`. None of them ever goes down. Rules 1 to 5.
+
+use std::time::Duration;
+
+use crate::mutant::lacks;
+use crate::time::Instant;
+use crate::view::handover::HandedRecord;
+use crate::view::meter::Meter;
+use crate::view::{Report, ViewTimes};
+
+/// One cell of one worker.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Record {
+    pub(super) sequence: u64,
+    /// The highest `taken` that a report told.
+    pub(super) acked: u64,
+    pub(super) returned: u64,
+    pub(super) refunded: u64,
+    pub(super) denied: u64,
+    pub(super) floor: u64,
+    pub(super) ceiling: u64,
+    pub(super) expiry: Instant,
+    /// When the oldest positions below `floor` that no report has told yet entered the level.
+    floor_since: Instant,
+    /// The highest acknowledged total that the worker has shown to know.
+    pub(super) base: u64,
+    pub(super) reported_at: Instant,
+    /// Units a second that it asks for, admitted and refused.
+    pub(super) demand: f64,
+    /// Units that it asked for between its last two reports.
+    pub(super) asked: u64,
+    /// What it waits for; 0 if it doesn't.
+    pub(super) waiting: u64,
+    /// Whether it knows the limit as it is here.
+    pub(super) is_current: bool,
+    pub(super) round_trip: Duration,
+    /// How often it was told to report.
+    pub(super) cadence: Duration,
+    /// Whether it has a place in the key's queue.
+    pub(super) queued: bool,
+    /// When the owner's agenda comes to it.
+    pub(super) listed: Option<Instant>,
+}
+
+impl Record {
+    /// The record of a cell that is unknown here: what is above the report's base is news.
+    pub(super) fn unknown(report: &Report, now: Instant) -> Self {
+        let base = if lacks("baseline") { report.taken } else { report.base };
+        // What the cell gave back and refused before is not told anew.
+        Self {
+            sequence: 0,
+            acked: base,
+            returned: report.returned,
+            refunded: report.refunded,
+            // The first report of a cell tells of nothing that is old.
+            denied: if report.sequence > 1 { report.denied } else { 0 },
+            floor: base,
+            ceiling: base,
+            expiry: Instant::ZERO,
+            floor_since: Instant::ZERO,
+            base,
+            reported_at: now,
+            demand: 0.0,
+            asked: 0,
+            waiting: 0,
+            is_current: true,
+            round_trip: Duration::ZERO,
+            cadence: Duration::ZERO,
+            queued: false,
+            listed: None,
+        }
+    }
+
+    /// A record that another owner handed over. What it has in the level gives nothing back here.
+    pub(super) fn handed_over(handed: &HandedRecord, times: &ViewTimes, now: Instant) -> Self {
+        Self {
+            sequence: handed.sequence,
+            acked: handed.acked,
+            returned: handed.returned,
+            refunded: handed.refunded,
+            denied: handed.denied,
+            floor: handed.floor,
+            ceiling: handed.ceiling,
+            expiry: now.saturating_add(times.widened(handed.ttl_left)),
+            floor_since: Instant::ZERO,
+            base: handed.base,
+            reported_at: now,
+            demand: 0.0,
+            asked: 0,
+            waiting: 0,
+            is_current: false,
+            round_trip: Duration::ZERO,
+            cadence: Duration::ZERO,
+            queued: false,
+            listed: None,
+        }
+    }
+
+    /// Units that are permitted and not known to be spent.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.ceiling.saturating_sub(self.acked.max(self.floor))
+    }
+
+    /// What it still lacks for the cost that waits.
+    pub(super) fn need(&self) -> u64 {
+        self.waiting.saturating_sub(self.outstanding())
+    }
+
+    /// Permits more.
+    pub(super) fn grant(&mut self, units: u64) {
+        self.ceiling = self.ceiling.max(self.acked).max(self.floor) + units;
+    }
+
+    /// Assumes what is outstanding to be spent, if its time is over. Returns how much that was.
+    pub(super) fn expire(&mut self, meter: &mut Meter, now: Instant) -> u64 {
+        let outstanding = self.outstanding();
+        if now < self.expiry || outstanding == 0 {
+            return 0;
+        }
+        if lacks("expiry") {
+            self.ceiling = self.acked.max(self.floor);
+            return outstanding;
+        }
+        let entered = meter.add(outstanding, now);
+        if self.acked >= self.floor {
+            self.floor_since = entered;
+        }
+        if !lacks("floor") {
+            self.floor = self.ceiling;
+        }
+        outstanding
+    }
+
+    /// Applies what a report tells beyond the last one, if it is the latest. Returns the units that
+    /// it newly tells as spent.
+    pub(super) fn apply(&mut self, report: &Report, meter: &mut Meter, now: Instant) -> u64 {
+        if report.sequence <= self.sequence {
+            return 0;
+        }
+        self.sequence = report.sequence;
+        let taken = report.taken.max(self.acked);
+        let returned = report.returned.saturating_sub(self.returned);
+        let refunded = report.refunded.saturating_sub(self.refunded);
+        // Positions below the floor are in the level already.
+        let known = self.acked.max(self.floor);
+        let fresh = taken.saturating_sub(known);
+        let below = taken.min(self.floor).saturating_sub(self.acked.min(self.floor));
+        // A position that was returned was taken in the same breath: it is matched to those below
+        // the floor first, for which less comes back.
+        let returned_below = returned.min(below);
+        let returned_fresh = (returned - returned_below).min(fresh);
+        let spent = fresh - returned_fresh;
+        if spent > 0 {
+            meter.add(spent, now);
+        }
+        if returned_below > 0 {
+            meter.lower(returned_below, self.floor_since, now);
+        }
+        if refunded > 0 {
+            let since = report.refund_since.unwrap_or(Instant::ZERO);
+            meter.lower(refunded, since, now);
+        }
+        self.measure(report, taken, returned, now);
+        self.acked = taken;
+        self.returned = self.returned.max(report.returned);
+        self.refunded = self.refunded.max(report.refunded);
+        self.denied = self.denied.max(report.denied);
+        self.base = self.base.max(report.base);
+        // What is above the burst would wait for ever.
+        self.waiting = if report.waiting > meter.burst() { 0 } else { report.waiting };
+        self.reported_at = now;
+        spent
+    }
+
+    /// Moves the average of what it asks for towards what it asked for since the last report.
+    fn measure(&mut self, report: &Report, taken: u64, returned: u64, now: Instant) {
+        self.asked = (taken - self.acked).saturating_sub(returned)
+            + report.denied.saturating_sub(self.denied);
+        let seconds = now.saturating_since(self.reported_at).as_secs_f64();
+        if seconds < SAMPLE_SECONDS_MIN {
+            return;
+        }
+        let sample = self.asked as f64 / seconds;
+        // Half of what is new, more of it after a long silence.
+        let weight = (seconds / (seconds + HALF_LIFE_SECONDS)).max(0.5);
+        self.demand += (sample - self.demand) * weight;
+    }
+
+    /// Whether nothing is lost when it is forgotten at `now`.
+    pub(super) fn is_settled(&self, now: Instant) -> bool {
+        now >= self.expiry && self.outstanding() == 0 && self.base >= self.acked.max(self.floor)
+    }
+}
+
+/// Reports that come closer together than this tell no rate.
+const SAMPLE_SECONDS_MIN: f64 = 0.000_5;
+const HALF_LIFE_SECONDS: f64 = 0.05;

@@ -1,0 +1,242 @@
+//! Since when this node is in charge of which keys, and of which it is not yet.
+//!
+//! Rule 6. After a crash the ring has changed late enough that no old permission lives: the new
+//! owner starts with the burst spent. After a planned change it waits for what the old owner hands
+//! over; what does not come in time counts as a crash, and then old permissions may live, so that
+//! the level is held for as long as they can. It knows no meter and no message but the handover.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::key::KeyId;
+use crate::mutant::lacks;
+use crate::ring::{NodeId, Ring, RingEpoch};
+use crate::time::Instant;
+use crate::view::ViewTimes;
+
+/// A change of the ring, as the coordinator tells it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RingChange {
+    /// The ring from now on.
+    pub ring: Arc<Ring>,
+    /// The ring before.
+    pub previous: Arc<Ring>,
+    /// Members of the ring before that were lost, `ttl_max` ago; all others hand over their keys.
+    pub lost: Box<[NodeId]>,
+}
+
+/// Who is in charge of a key, as far as this node is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Charge {
+    /// This node, since then; if that lies in the future, what was permitted by others may live
+    /// until then.
+    Since(Instant),
+    /// This node, once its last owner has handed the key over.
+    Awaited,
+    /// Another node, or none.
+    Others,
+}
+
+/// This node's tenure of its keys.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    me: NodeId,
+    change: RingChange,
+    /// Of keys that were this node's in the ring before.
+    own: Instant,
+    /// Of keys that were another's, by that other.
+    from: BTreeMap<NodeId, Since>,
+}
+
+/// Since when this node is in charge of another's keys.
+#[derive(Debug)]
+enum Since {
+    At(Instant),
+    /// Once all parts have come; until then parts by number, and when it is too late.
+    Awaited {
+        until: Instant,
+        seen: BTreeSet<u32>,
+    },
+}
+
+/// What a part of a handover is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It is new.
+    New,
+    /// It came before, or too late, or was never awaited; it is acknowledged all the same.
+    Known,
+    /// It is for a ring that is not yet known here: it must come again.
+    Early,
+}
+
+impl Tenure {
+    /// The tenure of a process that starts. If it was a member already, under the same ring, it has
+    /// forgotten what it permitted.
+    pub(crate) fn new(
+        me: NodeId,
+        change: RingChange,
+        is_restart: bool,
+        times: &ViewTimes,
+        now: Instant,
+    ) -> Self {
+        let hold = times.widened(times.ttl_max);
+        let held = if lacks("restart_hold") { now } else { now.saturating_add(hold) };
+        let own = if is_restart { held } else { now };
+        let mut tenure = Self { me, change, own, from: BTreeMap::new() };
+        if is_restart {
+            for member in tenure.change.previous.members() {
+                tenure.from.insert(member.node, Since::At(held));
+            }
+        } else {
+            tenure.await_others(now);
+        }
+        tenure
+    }
+
+    /// The ring changes. Returns when this node's tenure began of what it hands over.
+    pub(crate) fn adopt(&mut self, change: RingChange, times: &ViewTimes, now: Instant) -> Instant {
+        debug_assert!(change.ring.epoch() > self.epoch());
+        let hold = now.saturating_add(times.widened(times.ttl_max));
+        // What is still awaited will not be granted by this node before the next change; it goes on
+        // as what it is now: unknown.
+        let began_of = |since: &Since| match since {
+            Since::At(at) => *at,
+            Since::Awaited { .. } => hold,
+        };
+        let began = self.from.values().map(began_of).fold(self.own, Instant::max);
+        // A ring that was missed may have had another owner for any key.
+        let missed = change.previous.epoch() != self.epoch();
+        self.own = if missed { began.max(hold) } else { began };
+        self.change = change;
+        self.from.clear();
+        self.await_others(now);
+        began
+    }
+
+    fn await_others(&mut self, now: Instant) {
+        let RingChange { ring, previous, lost } = &self.change;
+        for member in previous.members().iter().filter(|member| member.node != self.me) {
+            let since = if lost.contains(&member.node) {
+                Since::At(now)
+            } else if gains(self.me, member.node, ring, previous) {
+                Since::Awaited { until: now.saturating_add(HANDOVER_MAX), seen: BTreeSet::new() }
+            } else {
+                continue;
+            };
+            self.from.insert(member.node, since);
+        }
+    }
+
+    /// Who is in charge of a key.
+    pub(crate) fn charge(&self, key: KeyId) -> Charge {
+        if self.change.ring.owner(key) != Some(self.me) {
+            return Charge::Others;
+        }
+        if self.from.is_empty() {
+            return Charge::Since(self.own);
+        }
+        let last = self.change.previous.owner(key).and_then(|last| self.from.get(&last));
+        match last {
+            None => Charge::Since(self.own),
+            Some(Since::At(at)) => Charge::Since(*at),
+            Some(Since::Awaited { .. }) => Charge::Awaited,
+        }
+    }
+
+    /// A part of a handover has come. When it was the last one, this node is in charge since the
+    /// sender was.
+    pub(crate) fn handle_part(
+        &mut self,
+        from: NodeId,
+        part: &super::handover::Handover,
+        now: Instant,
+    ) -> Part {
+        if part.ring_epoch > self.epoch() {
+            return Part::Early;
+        }
+        if part.ring_epoch < self.epoch() && !lacks("late_handover") {
+            return Part::Known;
+        }
+        let Some(Since::Awaited { seen, .. }) = self.from.get_mut(&from) else {
+            return if lacks("late_handover") { Part::New } else { Part::Known };
+        };
+        if !seen.insert(part.part) {
+            return Part::Known;
+        }
+        if seen.len() as u64 >= u64::from(part.parts) || lacks("handover_count") {
+            let began = now.saturating_add(part.hold_left);
+            let began = Instant::from_nanos(
+                began.as_nanos().saturating_sub(duration_nanos(part.tenure_age)),
+            );
+            self.from.insert(from, Since::At(began));
+        }
+        Part::New
+    }
+
+    /// Gives up on handovers that did not come in time. Returns whose.
+    pub(crate) fn handle_timeout(&mut self, times: &ViewTimes, now: Instant) -> Vec<NodeId> {
+        let hold = now.saturating_add(times.widened(times.ttl_max));
+        let mut late = Vec::new();
+        for (node, since) in &mut self.from {
+            if matches!(since, Since::Awaited { until, .. } if *until <= now) {
+                *since = Since::At(hold);
+                late.push(*node);
+            }
+        }
+        late
+    }
+
+    /// What another handed over is not all here: it counts as if it had crashed.
+    pub(crate) fn distrust(&mut self, from: NodeId, times: &ViewTimes, now: Instant) {
+        self.from.insert(from, Since::At(now.saturating_add(times.widened(times.ttl_max))));
+    }
+
+    /// When something is due next.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        let until = |since: &Since| match since {
+            Since::At(_) => None,
+            Since::Awaited { until, .. } => Some(*until),
+        };
+        self.from.values().filter_map(until).min()
+    }
+
+    /// Whether a key was another node's in the ring before.
+    pub(crate) fn was_of(&self, key: KeyId, node: NodeId) -> bool {
+        self.change.previous.owner(key) == Some(node)
+    }
+
+    /// The members that may own what was this node's in the ring before.
+    pub(crate) fn heirs(&self) -> impl Iterator<Item = NodeId> {
+        let RingChange { ring, previous, .. } = &self.change;
+        let others = ring.members().iter().map(|member| member.node);
+        others.filter(|node| *node != self.me && gains(*node, self.me, ring, previous))
+    }
+
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.change.ring
+    }
+
+    pub(crate) fn epoch(&self) -> RingEpoch {
+        self.change.ring.epoch()
+    }
+}
+
+/// Whether `to` may own keys that `from` owned in the ring before: with rendezvous hashing only if
+/// one of them was not, or is not, a member, or weights have changed.
+fn gains(to: NodeId, from: NodeId, ring: &Ring, previous: &Ring) -> bool {
+    let weight = |ring: &Ring, node| {
+        ring.members().iter().find(|member| member.node == node).map(|member| member.weight)
+    };
+    previous.contains(from)
+        && [from, to].iter().any(|node| weight(ring, *node) != weight(previous, *node))
+}
+
+fn duration_nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How long a handover is waited for: longer than a node that has lost its coordinator goes on
+/// granting.
+pub(crate) const HANDOVER_MAX: Duration = Duration::from_millis(2_500);

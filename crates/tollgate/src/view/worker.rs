@@ -1,0 +1,415 @@
+//! One key on a worker: what it spent, what it may spend, when it reports.
+//!
+//! It knows nothing of cells (the driver tells what they hold, and writes what comes out into them)
+//! and nothing of the other keys of its owner (`report` batches). Rules 1, 2, 4 and 5.
+
+use std::time::Duration;
+
+use crate::key::KeyId;
+use crate::mutant::lacks;
+use crate::ring::RingEpoch;
+use crate::time::Instant;
+use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, ViewLimit, ViewTimes};
+
+/// What is written into a key's cell: positions below `floor` are taken as returned, those below
+/// `ceiling` may be spent until `deadline`. None of them ever goes down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permission {
+    /// Positions below it are to be taken, and counted as returned.
+    pub floor: u64,
+    /// Positions below it may be spent.
+    pub ceiling: u64,
+    /// Not from this instant on.
+    pub deadline: Instant,
+    /// Units that the whole fleet had left when it was granted.
+    pub remaining: u64,
+}
+
+/// What a key's cell holds: totals since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// The key.
+    pub key: KeyId,
+    /// Its limit.
+    pub limit: FleetLimitId,
+    /// Positions used, returned ones included.
+    pub taken: u64,
+    /// Positions that were taken as returned since the last time.
+    pub returned: u64,
+    /// Units refunded since the last time, and when the oldest of them was charged.
+    pub refunded: Option<(u64, Instant)>,
+    /// Units that were refused.
+    pub denied: u64,
+    /// The cost of the first request that waits for credit; 0 if none does.
+    pub waiting: u64,
+    /// The cost of a request that was refused since the last time and did not wait; 0 if none was.
+    pub refused: u64,
+}
+
+/// One key on a worker.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    key: KeyId,
+    pub(crate) limit: FleetLimitId,
+    cell_epoch: CellEpoch,
+    taken: u64,
+    returned: u64,
+    refunded: u64,
+    denied: u64,
+    waiting: u64,
+    refused: u64,
+    /// If there are refunds of which the owner is not known to have heard.
+    refunds: Option<Refunds>,
+    floor: u64,
+    ceiling: u64,
+    deadline: Instant,
+    ring_epoch: RingEpoch,
+    /// The highest acknowledged total of this ring epoch, or the total when it was adopted.
+    base: u64,
+    adopted: (OwnerEpoch, u64),
+    /// When the last snapshot was adopted, and the owner's clock when it was made.
+    adopted_at: Option<(Instant, Instant)>,
+    sequence: u64,
+    /// The highest sequence that was acknowledged.
+    acked_sequence: u64,
+    /// The last reports that were sent: their sequences and when.
+    sent: [(u64, Instant); SENT_MAX],
+    /// What the last report told.
+    told: Told,
+    cadence: Duration,
+    used_at: Instant,
+    /// Whether the last credit was granted to a request that had been refused and did not wait.
+    keeps: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Refunds {
+    /// On the owner's clock, an instant before the oldest charge behind them; `None` if that was
+    /// under another owner.
+    since: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Told {
+    taken: u64,
+    refunded: u64,
+    denied: u64,
+}
+
+impl Told {
+    /// No totals are these.
+    const NOTHING: Self = Self { taken: u64::MAX, refunded: u64::MAX, denied: u64::MAX };
+}
+
+/// What is to be done with a key whose time has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// It is to be reported.
+    Report,
+    /// Its cell is to return what it has; it is reported when the cell has.
+    Return(Permission),
+    /// It has said all, and holds nothing: its cell may go.
+    Forget,
+    /// Nothing yet.
+    Wait,
+}
+
+impl View {
+    /// A cell that has just begun at position `base`.
+    pub(crate) fn new(
+        key: KeyId,
+        limit: FleetLimitId,
+        cell_epoch: CellEpoch,
+        base: u64,
+        ring_epoch: RingEpoch,
+        now: Instant,
+    ) -> Self {
+        Self {
+            key,
+            limit,
+            cell_epoch,
+            taken: base,
+            returned: 0,
+            refunded: 0,
+            denied: 0,
+            waiting: 0,
+            refused: 0,
+            refunds: None,
+            floor: base,
+            ceiling: base,
+            deadline: Instant::ZERO,
+            ring_epoch,
+            base,
+            adopted: (OwnerEpoch::default(), 0),
+            adopted_at: None,
+            sequence: 0,
+            acked_sequence: 0,
+            sent: [(0, Instant::ZERO); SENT_MAX],
+            told: Told { taken: base, refunded: 0, denied: 0 },
+            cadence: Duration::ZERO,
+            used_at: now,
+            keeps: false,
+        }
+    }
+
+    /// Permits the limit's bootstrap allowance, if it has one.
+    pub(crate) fn bootstrap(
+        &mut self,
+        limit: &ViewLimit,
+        times: &ViewTimes,
+        now: Instant,
+    ) -> Option<Permission> {
+        if limit.bootstrap == 0 {
+            return None;
+        }
+        self.ceiling = self.base + limit.bootstrap;
+        self.deadline = now.saturating_add(times.ttl_max);
+        Some(self.permission(limit.bootstrap))
+    }
+
+    /// Takes in what the cell holds.
+    pub(crate) fn handle_usage(&mut self, usage: &Usage, times: &ViewTimes, now: Instant) {
+        debug_assert!(usage.taken >= self.taken);
+        debug_assert!(usage.denied >= self.denied);
+        let spent = usage.taken - self.taken - usage.returned.min(usage.taken - self.taken);
+        if spent > 0 || usage.denied > self.denied || usage.waiting > 0 {
+            self.used_at = now;
+        }
+        self.taken = usage.taken;
+        self.returned += usage.returned;
+        self.denied = usage.denied;
+        self.waiting = usage.waiting;
+        if usage.refused > 0 {
+            self.refused = usage.refused;
+        }
+        if let Some((units, charged_at)) = usage.refunded {
+            self.refund(units, charged_at, times, now);
+        }
+    }
+
+    fn refund(&mut self, units: u64, charged_at: Instant, times: &ViewTimes, now: Instant) {
+        debug_assert!(charged_at <= now);
+        self.refunded += units;
+        // The owner's clock at the last snapshot, less the time from the charge to its adoption:
+        // the snapshot was made before it was adopted.
+        let since = self.adopted_at.map(|(adopted_at, stamp)| {
+            let before = times.widened(adopted_at.saturating_since(charged_at));
+            let nanos = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
+            Instant::from_nanos(stamp.as_nanos().saturating_sub(nanos))
+        });
+        let since = match (self.refunds, since) {
+            (None, since) => since,
+            (Some(Refunds { since: Some(older) }), Some(since)) => Some(older.min(since)),
+            (Some(_), _) => None,
+        };
+        self.refunds = Some(Refunds { since });
+    }
+
+    /// Adopts what the owner says, if it is news of this cell. Returns what is to be written into
+    /// the cell.
+    pub(crate) fn handle_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        owner_epoch: OwnerEpoch,
+        generation: Option<u64>,
+        times: &ViewTimes,
+        now: Instant,
+    ) -> Option<Permission> {
+        if snapshot.cell_epoch != self.cell_epoch && !lacks("cell_epoch") {
+            return None;
+        }
+        if owner_epoch.ring != self.ring_epoch && !lacks("snapshot_ring") {
+            return None;
+        }
+        if (owner_epoch, snapshot.version) <= self.adopted && !lacks("snapshot_order") {
+            return None;
+        }
+        if self.adopted.0 != owner_epoch && self.adopted.0 != OwnerEpoch::default() {
+            // Refunds of charges from before this owner's time are given back by nobody.
+            self.refunds = self.refunds.map(|_| Refunds { since: None });
+        }
+        self.adopted = (owner_epoch, snapshot.version);
+        self.adopted_at = Some((now, snapshot.stamp));
+        self.base = self.base.max(snapshot.acked);
+        self.cadence = snapshot.cadence.max(times.sync_interval).min(times.cadence_max());
+        self.acked_sequence = self.acked_sequence.max(snapshot.ack_sequence);
+        // What the acknowledged report told of refunds is known.
+        if self.is_heard() && self.told.refunded == self.refunded {
+            self.refunds = None;
+        }
+        let is_known = generation == Some(snapshot.generation);
+        if !is_known && !lacks("generation") {
+            return None;
+        }
+        // A permission whose time is over was taken for spent by its owner.
+        let expired = if now >= self.deadline { self.ceiling } else { 0 };
+        let old = (self.floor, self.ceiling, self.deadline);
+        self.floor = self.floor.max(snapshot.floor).max(expired);
+        if lacks("expired_returns") {
+            self.floor = self.floor.max(snapshot.floor);
+        }
+        if lacks("floor_is_taken") {
+            self.floor = old.0;
+        }
+        let granted = snapshot.ceiling > self.ceiling;
+        self.ceiling = self.ceiling.max(snapshot.ceiling);
+        if lacks("ceiling_forward") {
+            self.ceiling = snapshot.ceiling;
+        }
+        let sent_at = if lacks("deadline_from_sent") {
+            Some(now)
+        } else {
+            self.sent_at(snapshot.ack_sequence)
+        };
+        if let Some(sent_at) = sent_at {
+            let deadline = sent_at.saturating_add(snapshot.ttl.min(times.ttl_max));
+            self.deadline = self.deadline.max(deadline);
+        }
+        if granted {
+            self.keeps = self.refused > 0 && self.waiting == 0;
+            self.refused = 0;
+        }
+        let changed = old != (self.floor, self.ceiling, self.deadline);
+        changed.then(|| self.permission(snapshot.remaining))
+    }
+
+    /// The ring has changed. What is spent from now on is this ring's owner's business, and what an
+    /// owner before has not acknowledged is told again: it may have handed the key over.
+    pub(crate) fn handle_ring(&mut self, ring_epoch: RingEpoch) {
+        let is_settled = self.is_heard() && self.told == self.totals() && !self.holds();
+        self.ring_epoch = ring_epoch;
+        self.base = self.taken;
+        if !is_settled {
+            self.told = Told::NOTHING;
+        }
+    }
+
+    /// The next report, as of `now`, when it is sent.
+    pub(crate) fn report(&mut self, generation: u64, times: &ViewTimes, now: Instant) -> Report {
+        self.sequence += 1;
+        self.sent[self.sequence as usize % SENT_MAX] = (self.sequence, now);
+        self.told = self.totals();
+        let waiting = self.wants(times, now);
+        Report {
+            key: self.key,
+            limit: self.limit,
+            generation,
+            cell_epoch: self.cell_epoch,
+            sequence: self.sequence,
+            taken: self.taken,
+            returned: self.returned,
+            refunded: self.refunded,
+            refund_since: self.refunds.and_then(|refunds| refunds.since),
+            denied: self.denied,
+            waiting,
+            base: self.base,
+            adopted: self.adopted.1,
+        }
+    }
+
+    /// What is to be done now, when its time has come.
+    pub(crate) fn act(&mut self, times: &ViewTimes, now: Instant) -> Act {
+        if self.holds() && self.is_over(times, now) && !lacks("expired_returns") {
+            self.floor = self.ceiling;
+            return Act::Return(self.permission(0));
+        }
+        if self.is_dirty(times, now) {
+            return Act::Report;
+        }
+        let rested = now.saturating_since(self.used_at) >= FORGET_AFTER;
+        if rested && !self.holds() && self.refunds.is_none() {
+            return Act::Forget;
+        }
+        Act::Wait
+    }
+
+    /// When it is to be looked at next: when its next report is due, or its permission is over, or
+    /// its cell may go.
+    pub(crate) fn due(
+        &self,
+        limit: Option<&ViewLimit>,
+        times: &ViewTimes,
+        now: Instant,
+    ) -> Instant {
+        let last = self.last_sent();
+        let regular = last.saturating_add(self.cadence.max(times.sync_interval));
+        if self.is_dirty(times, now) {
+            let soon = last.saturating_add(times.sync_interval / 2);
+            return if self.is_short(limit) { soon } else { regular };
+        }
+        if self.holds() {
+            let idle = self.used_at.saturating_add(self.cadence.max(times.sync_interval));
+            return if self.keeps { self.deadline } else { idle.min(self.deadline) };
+        }
+        self.used_at.saturating_add(FORGET_AFTER)
+    }
+
+    /// Whether there is something that the owner has not been told, or is to be told again.
+    fn is_dirty(&self, times: &ViewTimes, now: Instant) -> bool {
+        self.told != self.totals() || !self.is_heard() || self.wants(times, now) > 0
+    }
+
+    /// The cost that waits, or that was refused so lately that another like it may come.
+    fn wants(&self, times: &ViewTimes, now: Instant) -> u64 {
+        if self.waiting > 0 {
+            return self.waiting;
+        }
+        let lately = now.saturating_since(self.used_at) < times.ttl_max;
+        if lately { self.refused } else { 0 }
+    }
+
+    /// Whether its credit would end before the next snapshot comes by itself.
+    fn is_short(&self, limit: Option<&ViewLimit>) -> bool {
+        if self.waiting > 0 || self.denied != self.told.denied || self.sequence == 0 {
+            return true;
+        }
+        let used = self.taken.saturating_sub(self.told.taken);
+        let many = |limit: &ViewLimit| used >= REPORT_UNITS.min(limit.local_cap.div_ceil(2));
+        let left = self.ceiling.saturating_sub(self.taken);
+        limit.is_some_and(many) && left <= used
+    }
+
+    /// Whether what it holds goes back: its time is over, or nobody wants it.
+    fn is_over(&self, times: &ViewTimes, now: Instant) -> bool {
+        let rest = self.cadence.max(times.sync_interval);
+        let idle = now.saturating_since(self.used_at) >= rest && self.waiting == 0;
+        now >= self.deadline || (idle && !self.keeps)
+    }
+
+    fn holds(&self) -> bool {
+        self.taken < self.ceiling
+    }
+
+    /// Whether the last report was acknowledged.
+    fn is_heard(&self) -> bool {
+        self.sequence > 0 && self.acked_sequence >= self.sequence
+    }
+
+    fn totals(&self) -> Told {
+        Told { taken: self.taken, refunded: self.refunded, denied: self.denied }
+    }
+
+    fn permission(&self, remaining: u64) -> Permission {
+        Permission { floor: self.floor, ceiling: self.ceiling, deadline: self.deadline, remaining }
+    }
+
+    fn sent_at(&self, sequence: u64) -> Option<Instant> {
+        let (known, at) = self.sent[sequence as usize % SENT_MAX];
+        (known == sequence && sequence > 0).then_some(at)
+    }
+
+    fn last_sent(&self) -> Instant {
+        self.sent_at(self.sequence).unwrap_or(Instant::ZERO)
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+/// Reports whose time of sending is remembered; an older one's acknowledgement permits nothing.
+const SENT_MAX: usize = 4;
+/// Units after which a report may come forward.
+const REPORT_UNITS: u64 = 32;
+/// How long a key rests before its cell goes.
+const FORGET_AFTER: Duration = Duration::from_secs(1);
