@@ -6,7 +6,8 @@
 //! This crate opens no socket and starts no thread. It asks the operating system for the time
 //! (`time`), for huge pages (`table`) and, unless you bring one, for a secret (`key`).
 
-mod mutant;
+#[doc(hidden)]
+pub mod mutant;
 mod time;
 mod key;
 mod rate;
@@ -53,11 +54,6 @@ pub use message::{
     BATCH_BYTES, Message, REPORT_ENTRY_BYTES, Refusal, ReportBatch, SNAPSHOT_ENTRY_BYTES,
     SnapshotBatch,
 };
-#[doc(hidden)]
-pub use mutant::lacks;
-#[cfg(tollgate_mutants)]
-#[doc(hidden)]
-pub use mutant::set_mutant;
 pub use node::{Event, Input, Node, NodeCounts, NodeOptions, Output};
 pub use path::StepSpec;
 pub use policy::FleetRules;

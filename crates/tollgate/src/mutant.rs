@@ -1,9 +1,9 @@
 //! Whether a rule is taken away, so that a test can be seen to fail without it.
 //!
 //! Where a rule is applied, the code asks [`lacks`]. In every build that anybody uses the answer is
-//! a constant, and the question leaves no instruction. Under `--cfg tollgate_mutants` it is asked at
-//! run time, so that one build is every mutant: `TOLLGATE_MUTANT` names the rule that the process
-//! lacks, or [`set_mutant`] does. `tests/mutants.txt` lists the names; here none is known.
+//! a constant, and the question leaves no instruction. Under `--cfg tollgate_mutants` it is asked
+//! at run time, so that one build is every mutant: `TOLLGATE_MUTANT` names the rule that the
+//! process goes without, or `set_mutant` does. No name is known here; `tests/mutants.txt` has them.
 
 #[cfg(tollgate_mutants)]
 pub use in_force::{lacks, set_mutant};
