@@ -10,13 +10,13 @@
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use crate::cell::{Counter, Mark, Meta, Mutex, MutexGuard, Number, Read, Seen, Slot};
+use crate::cell::{Counter, Mark, Meta, Mutex, MutexGuard, Number, Read, Rest, Seen, Slot};
 use crate::key::KeyId;
 use crate::time::Instant;
 
 /// Slots for at most `keys_max` keys, and a lock for each segment of them.
-pub(crate) struct Table {
-    slots: Box<[Slot]>,
+pub(crate) struct Table<R: Rest = ()> {
+    slots: Box<[Slot<R>]>,
     segments: Box<[Mutex<Segment>]>,
     segment_slots: usize,
     keys_max: u64,
@@ -35,6 +35,8 @@ pub(crate) struct Segment {
     /// The latest instant at which a key of the segment was found as new and evicted: a key that
     /// comes back starts no earlier, whatever its caller's clock says.
     evicted_at: Instant,
+    /// Above every state in which a key of the segment [left](Locked::leave_at).
+    left_below: u64,
     /// Where the next sweep step begins.
     hand: usize,
     /// Until when a whole round is not worth trying again.
@@ -93,13 +95,13 @@ pub(crate) enum Visit {
 pub(crate) struct Full;
 
 /// A locked segment: nobody else adds, evicts or converts keys in it.
-pub(crate) struct Locked<'t> {
-    table: &'t Table,
+pub(crate) struct Locked<'t, R: Rest = ()> {
+    table: &'t Table<R>,
     segment: MutexGuard<'t, Segment>,
     start: usize,
 }
 
-impl Table {
+impl<R: Rest> Table<R> {
     /// A table for at most `keys_max` keys besides the pinned ones. It takes 32 bytes of address
     /// space a key, and memory where keys come: by 2 MB at a time, if the system has huge pages.
     pub(crate) fn new(keys_max: u64) -> Self {
@@ -147,7 +149,7 @@ impl Table {
 
     /// A key's slot and state, if it has that meaning and lies at home or a little behind.
     #[inline(always)]
-    pub(crate) fn read_as(&self, home: usize, mark: &Mark) -> Option<(&Slot, u64)> {
+    pub(crate) fn read_as(&self, home: usize, mark: &Mark) -> Option<(&Slot<R>, u64)> {
         let slot = &self.slots[home];
         match slot.read_as(mark) {
             Some(state) => Some((slot, state)),
@@ -156,16 +158,17 @@ impl Table {
     }
 
     #[inline(never)]
-    fn read_behind(&self, home: usize, mark: &Mark) -> Option<(&Slot, u64)> {
+    fn read_behind(&self, home: usize, mark: &Mark) -> Option<(&Slot<R>, u64)> {
         let last = home | (self.segment_slots - 1);
         // What lies before home is left to `find`, which goes round.
         let mut way = self.slots[home..=last].iter().take_while(|slot| slot.goes_on());
         way.find_map(|slot| Some((slot, slot.read_as(mark)?)))
     }
 
-    /// A lasting reference to the slot at a place.
-    pub(crate) fn anchor(&self, place: usize) -> SlotRef {
-        SlotRef(NonNull::from(&self.slots[place]))
+    /// The slot at a place.
+    #[inline]
+    pub(crate) fn slot(&self, place: usize) -> &Slot<R> {
+        &self.slots[place]
     }
 
     /// Finds a key where it was found before.
@@ -184,7 +187,7 @@ impl Table {
     }
 
     /// Locks the key's segment.
-    pub(crate) fn lock(&self, key: KeyId) -> Locked<'_> {
+    pub(crate) fn lock(&self, key: KeyId) -> Locked<'_, R> {
         self.lock_segment(self.home(key) / self.segment_slots)
     }
 
@@ -199,6 +202,11 @@ impl Table {
         }
     }
 
+    /// Whether no key can be added that takes no other key's place.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used.get() >= self.keys_max
+    }
+
     /// Keys that have a cell.
     pub(crate) fn used(&self) -> u64 {
         self.used.get() + self.pinned.get()
@@ -208,7 +216,7 @@ impl Table {
         if meta.is_pinned() { &self.pinned } else { &self.used }
     }
 
-    fn lock_segment(&self, index: usize) -> Locked<'_> {
+    fn lock_segment(&self, index: usize) -> Locked<'_, R> {
         // A panic under the lock leaves whole slots behind, so its poison is no reason to stop.
         let segment = match self.segments[index].lock() {
             Ok(segment) => segment,
@@ -223,7 +231,14 @@ impl Table {
     }
 }
 
-impl Locked<'_> {
+impl Table {
+    /// A lasting reference to the slot at a place.
+    pub(crate) fn anchor(&self, place: usize) -> SlotRef {
+        SlotRef(NonNull::from(&self.slots[place]))
+    }
+}
+
+impl<R: Rest> Locked<'_, R> {
     /// Finds a key; a miss is final while the lock is held.
     pub(crate) fn find(&self, key: KeyId) -> Option<Found> {
         self.table.find(key)
@@ -279,6 +294,52 @@ impl Locked<'_> {
                 return Err(Full);
             }
         }
+    }
+
+    /// Adds a key that was not found, if that takes no other key's place. Returns where it is.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing was added.
+    pub(crate) fn add_if_free(
+        &mut self,
+        key: KeyId,
+        meta: Meta,
+        state: u64,
+    ) -> Result<usize, Full> {
+        debug_assert!(self.find(key).is_none());
+        let way = self.search(key, Instant::ZERO, &|_, _| false);
+        let place = way.free.filter(|_| self.count_one(meta)).ok_or(Full)?;
+        self.table.slots[place].settle(key, meta, state);
+        Ok(place)
+    }
+
+    /// A number above every state in which a key of the segment was told to leave.
+    pub(crate) fn left_below(&self) -> u64 {
+        self.segment.left_below
+    }
+
+    /// Lets the unpinned key at a place leave if its state still is this one; returns whether it
+    /// was.
+    pub(crate) fn leave_at(&mut self, place: usize, state: u64) -> bool {
+        if !self.table.slots[place].take(state) {
+            return false;
+        }
+        self.segment.left_below = self.segment.left_below.max(state + 1);
+        self.leave(place);
+        self.table.used.sub();
+        // Searches end at an empty slot, so those that left before it need not be walked over.
+        let ring = self.table.segment_slots - 1;
+        let mut last = place;
+        for _ in 0..ring {
+            let before = self.start + ((last - self.start).wrapping_sub(1) & ring);
+            let is_last = !self.table.slots[last].goes_on();
+            if !is_last || self.table.slots[before].look() != Seen::Vacant {
+                break;
+            }
+            self.leave(before);
+            last = before;
+        }
+        true
     }
 
     fn count_one(&self, meta: Meta) -> bool {
@@ -450,10 +511,10 @@ struct Way {
 
 /// Slots that nobody ever owned.
 #[cfg(not(loom))]
-fn empty_slots(count: usize) -> Box<[Slot]> {
-    let slots = Box::<[Slot]>::new_zeroed_slice(count);
-    // SAFETY: a `Slot` is three `AtomicU64`, for which all-zero memory is a value (`Slot` and its
-    // fields have no niche and no invalid bits). Zeroed pages are given by the system when they are
+fn empty_slots<R: Rest>(count: usize) -> Box<[Slot<R>]> {
+    let slots = Box::<[Slot<R>]>::new_zeroed_slice(count);
+    // SAFETY: a `Slot` is three `AtomicU64`, for which all-zero memory is a value (they have no
+    // niche and no invalid bits), and a `Rest`, for which it is one too. Zeroed pages are given by the system when they are
     // touched, so a table of a million keys starts at no memory instead of 32 MB
     // (`bench/RESULTS.md`).
     let slots = unsafe { slots.assume_init() };
@@ -465,7 +526,7 @@ fn empty_slots(count: usize) -> Box<[Slot]> {
 /// touches another page, and looking the page up costs as much as the memory itself
 /// (`bench/RESULTS.md`).
 #[cfg(all(not(loom), target_os = "linux"))]
-fn advise_huge_pages(slots: &[Slot]) {
+fn advise_huge_pages<T>(slots: &[T]) {
     unsafe extern "C" {
         fn madvise(
             start: *mut std::ffi::c_void,
@@ -484,10 +545,10 @@ fn advise_huge_pages(slots: &[Slot]) {
 }
 
 #[cfg(all(not(loom), not(target_os = "linux")))]
-fn advise_huge_pages(_slots: &[Slot]) {}
+fn advise_huge_pages<T>(_slots: &[T]) {}
 
 #[cfg(loom)]
-fn empty_slots(count: usize) -> Box<[Slot]> {
+fn empty_slots<R: Rest>(count: usize) -> Box<[Slot<R>]> {
     (0..count).map(|_| Slot::empty()).collect()
 }
 
@@ -529,7 +590,7 @@ mod tests {
 
     #[test]
     fn a_key_is_found_where_it_was_added_and_only_by_its_whole_identity() {
-        let table = Table::new(100);
+        let table = Table::<()>::new(100);
         let at = |n: u64| key(n << 40, n as u32);
         for n in 0..100 {
             let state = n * 10;
@@ -546,7 +607,7 @@ mod tests {
 
     #[test]
     fn a_full_table_takes_a_new_key_only_in_the_place_of_one_that_is_as_new() {
-        let table = Table::new(50);
+        let table = Table::<()>::new(50);
         let add = |n: u64, as_new: u64| {
             let is_as_new = |_, state| state == as_new;
             table.lock(key(n, 0)).add(key(n, 0), FREE, n, Instant::ZERO, is_as_new)
@@ -563,7 +624,7 @@ mod tests {
 
     #[test]
     fn a_pinned_key_comes_in_when_the_table_is_full_and_never_leaves() {
-        let table = Table::new(10);
+        let table = Table::<()>::new(10);
         for n in 0..10 {
             let added = table.lock(key(n, 0)).add(key(n, 0), FREE, 0, Instant::ZERO, |_, _| false);
             assert_eq!(added, Ok(0));
@@ -583,7 +644,7 @@ mod tests {
 
     #[test]
     fn a_key_that_comes_back_starts_no_earlier_than_the_eviction() {
-        let table = Table::new(1);
+        let table = Table::<()>::new(1);
         let (late, early) = (Instant::from_nanos(100), Instant::from_nanos(50));
         assert_eq!(table.lock(key(1, 0)).add(key(1, 0), FREE, 9, early, |_, _| true), Ok(0));
         assert_eq!(table.lock(key(2, 0)).add(key(2, 0), FREE, 9, late, |_, _| true), Ok(1));
@@ -592,7 +653,7 @@ mod tests {
 
     #[test]
     fn a_sweep_moves_drops_and_keeps_what_it_is_told() {
-        let table = Table::new(3_000);
+        let table = Table::<()>::new(3_000);
         let spread = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 2;
         let at = |n: u64| KeyId { high: spread(n), low: n as u32 };
         for n in 0..3_000 {
@@ -675,7 +736,7 @@ mod loom_tests {
         check: impl Fn(&Table, bool, bool) + Sync + Send + 'static,
     ) {
         loom::model(move || {
-            let table = Arc::new(Table::new(1));
+            let table = Arc::new(Table::<()>::new(1));
             let added = table.lock(A).add(A, PLAIN, spent, Instant::ZERO, |_, _| false);
             assert_eq!(added, Ok(0));
             let other = {
@@ -712,7 +773,7 @@ mod loom_tests {
     #[test]
     fn loom_two_first_charges_make_one_cell() {
         loom::model(|| {
-            let table = Arc::new(Table::new(1));
+            let table = Arc::new(Table::<()>::new(1));
             let other = {
                 let table = Arc::clone(&table);
                 thread::spawn(move || charge(&table, A, 9))
