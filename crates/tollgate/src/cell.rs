@@ -1,8 +1,11 @@
-//! Every atomic of the crate: slots of the table, counters, and a number.
+//! Every atomic of the crate: slots of the table, what credit cells have besides, counters, and a
+//! number.
 //!
 //! It knows nothing of limits or time: a TAT is a number here. What makes each operation safe is
-//! said where it is done; `tests` lets loom try every interleaving of charge, undo, eviction and
-//! conversion (`--cfg loom`).
+//! said where it is done; the tests of `table` and `credits` let loom try every interleaving
+//! (`--cfg loom`).
+
+mod credit;
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -14,21 +17,65 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
+pub(crate) use credit::{Credit, Dirty, PLACES_MAX, Position};
+
 use crate::key::KeyId;
 use crate::mutant::lacks;
 
-/// One key's place in the table: whose it is, and its state. 24 bytes.
+/// One key's place in the table: whose it is, its state, and what cells of its shape have besides.
+/// 24 bytes for a rate cell, a cache line for a credit cell.
 ///
 /// A slot is charged without a lock. Whoever changes its owner or meaning holds the lock of its
 /// segment and takes the state away first ([`HELD`]), so that a charge that read the old state
 /// fails.
 #[derive(Debug)]
-pub(crate) struct Slot {
+#[repr(C)]
+pub(crate) struct Slot<R: Rest = ()> {
     state: AtomicU64,
     high: AtomicU64,
     /// The key's low 32 bits, then [`Meta`].
     low_meta: AtomicU64,
+    rest: R,
+    aligned: [R::Aligned; 0],
 }
+
+/// What a cell has besides its state: nothing when it is a rate, five words when it is credit.
+///
+/// # Safety
+/// All-zero memory is a value of it.
+pub(crate) unsafe trait Rest: Default {
+    /// Has the alignment of a slot.
+    type Aligned;
+
+    /// Starts anew, for a key whose cell begins with this state. The caller holds the slot.
+    fn begin(&self, state: u64);
+}
+
+// SAFETY: it has no memory.
+unsafe impl Rest for () {
+    type Aligned = u64;
+
+    fn begin(&self, _state: u64) {}
+}
+
+// SAFETY: it is five `AtomicU64`, for which all-zero memory is a value.
+unsafe impl Rest for Credit {
+    type Aligned = CacheLine;
+
+    fn begin(&self, state: u64) {
+        self.begin_at(Position::of(state).taken);
+    }
+}
+
+/// A slot of this alignment and size is brought whole by one fetch.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct CacheLine;
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot>() == 24);
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot<Credit>>() == 64 && align_of::<Slot<Credit>>() == 64);
 
 /// What the state of a slot means: a tuning's number, and whether the slot may be evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,10 +115,12 @@ pub(crate) enum Seen {
     Key { key: KeyId, meta: Meta, state: u64 },
 }
 
-impl Slot {
+impl<R: Rest> Slot<R> {
     #[cfg(loom)]
     pub(crate) fn empty() -> Self {
-        Self { state: AtomicU64::new(0), high: AtomicU64::new(EMPTY), low_meta: AtomicU64::new(0) }
+        let word = |value| AtomicU64::new(value);
+        let (state, high, low_meta) = (word(0), word(EMPTY), word(0));
+        Self { state, high, low_meta, rest: R::default(), aligned: [] }
     }
 
     /// Whether `key` is here, with its meaning and state unless somebody is changing them.
@@ -175,6 +224,7 @@ impl Slot {
         // Release: a reader that sees the new owner cannot see the state from before HELD.
         self.high.store(key.high, Ordering::Release);
         self.low_meta.store(low_meta(key, meta), Ordering::Release);
+        self.rest.begin(state);
         self.state.store(state, Ordering::Release);
     }
 

@@ -10,14 +10,14 @@
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use crate::cell::{Counter, Mark, Meta, Mutex, MutexGuard, Number, Read, Seen, Slot};
+use crate::cell::{Counter, Mark, Meta, Mutex, MutexGuard, Number, Read, Rest, Seen, Slot};
 use crate::key::KeyId;
 use crate::mutant::lacks;
 use crate::time::Instant;
 
 /// Slots for at most `keys_max` keys, and a lock for each segment of them.
-pub(crate) struct Table {
-    slots: Box<[Slot]>,
+pub(crate) struct Table<R: Rest = ()> {
+    slots: Box<[Slot<R>]>,
     segments: Box<[Mutex<Segment>]>,
     segment_slots: usize,
     keys_max: u64,
@@ -36,6 +36,8 @@ pub(crate) struct Segment {
     /// The latest instant at which a key of the segment was found as new and evicted: a key that
     /// comes back starts no earlier, whatever its caller's clock says.
     evicted_at: Instant,
+    /// Above every state in which a key of the segment [left](Locked::leave_at).
+    left_below: u64,
     /// Where the next sweep step begins.
     hand: usize,
     /// Until when a whole round is not worth trying again.
@@ -94,13 +96,13 @@ pub(crate) enum Visit {
 pub(crate) struct Full;
 
 /// A locked segment: nobody else adds, evicts or converts keys in it.
-pub(crate) struct Locked<'t> {
-    table: &'t Table,
+pub(crate) struct Locked<'t, R: Rest = ()> {
+    table: &'t Table<R>,
     segment: MutexGuard<'t, Segment>,
     start: usize,
 }
 
-impl Table {
+impl<R: Rest> Table<R> {
     /// A table for at most `keys_max` keys besides the pinned ones. It takes 32 bytes of address
     /// space a key, and memory where keys come: by 2 MB at a time, if the system has huge pages.
     pub(crate) fn new(keys_max: u64) -> Self {
@@ -148,7 +150,7 @@ impl Table {
 
     /// A key's slot and state, if it has that meaning and lies at home or a little behind.
     #[inline(always)]
-    pub(crate) fn read_as(&self, home: usize, mark: &Mark) -> Option<(&Slot, u64)> {
+    pub(crate) fn read_as(&self, home: usize, mark: &Mark) -> Option<(&Slot<R>, u64)> {
         let slot = &self.slots[home];
         match slot.read_as(mark) {
             Some(state) => Some((slot, state)),
@@ -157,16 +159,17 @@ impl Table {
     }
 
     #[inline(never)]
-    fn read_behind(&self, home: usize, mark: &Mark) -> Option<(&Slot, u64)> {
+    fn read_behind(&self, home: usize, mark: &Mark) -> Option<(&Slot<R>, u64)> {
         let last = home | (self.segment_slots - 1);
         // What lies before home is left to `find`, which goes round.
         let mut way = self.slots[home..=last].iter().take_while(|slot| slot.goes_on());
         way.find_map(|slot| Some((slot, slot.read_as(mark)?)))
     }
 
-    /// A lasting reference to the slot at a place.
-    pub(crate) fn anchor(&self, place: usize) -> SlotRef {
-        SlotRef(NonNull::from(&self.slots[place]))
+    /// The slot at a place.
+    #[inline]
+    pub(crate) fn slot(&self, place: usize) -> &Slot<R> {
+        &self.slots[place]
     }
 
     /// Finds a key where it was found before.
@@ -185,7 +188,7 @@ impl Table {
     }
 
     /// Locks the key's segment.
-    pub(crate) fn lock(&self, key: KeyId) -> Locked<'_> {
+    pub(crate) fn lock(&self, key: KeyId) -> Locked<'_, R> {
         self.lock_segment(self.home(key) / self.segment_slots)
     }
 
@@ -200,6 +203,11 @@ impl Table {
         }
     }
 
+    /// Whether no key can be added that takes no other key's place.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used.get() >= self.keys_max
+    }
+
     /// Keys that have a cell.
     pub(crate) fn used(&self) -> u64 {
         self.used.get() + self.pinned.get()
@@ -209,7 +217,7 @@ impl Table {
         if meta.is_pinned() { &self.pinned } else { &self.used }
     }
 
-    fn lock_segment(&self, index: usize) -> Locked<'_> {
+    fn lock_segment(&self, index: usize) -> Locked<'_, R> {
         // A panic under the lock leaves whole slots behind, so its poison is no reason to stop.
         let segment = match self.segments[index].lock() {
             Ok(segment) => segment,
@@ -224,7 +232,14 @@ impl Table {
     }
 }
 
-impl Locked<'_> {
+impl Table {
+    /// A lasting reference to the slot at a place.
+    pub(crate) fn anchor(&self, place: usize) -> SlotRef {
+        SlotRef(NonNull::from(&self.slots[place]))
+    }
+}
+
+impl<R: Rest> Locked<'_, R> {
     /// Finds a key; a miss is final while the lock is held.
     pub(crate) fn find(&self, key: KeyId) -> Option<Found> {
         self.table.find(key)
@@ -280,6 +295,52 @@ impl Locked<'_> {
                 return Err(Full);
             }
         }
+    }
+
+    /// Adds a key that was not found, if that takes no other key's place. Returns where it is.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing was added.
+    pub(crate) fn add_if_free(
+        &mut self,
+        key: KeyId,
+        meta: Meta,
+        state: u64,
+    ) -> Result<usize, Full> {
+        debug_assert!(self.find(key).is_none());
+        let way = self.search(key, Instant::ZERO, &|_, _| false);
+        let place = way.free.filter(|_| self.count_one(meta)).ok_or(Full)?;
+        self.table.slots[place].settle(key, meta, state);
+        Ok(place)
+    }
+
+    /// A number above every state in which a key of the segment was told to leave.
+    pub(crate) fn left_below(&self) -> u64 {
+        self.segment.left_below
+    }
+
+    /// Lets the unpinned key at a place leave if its state still is this one; returns whether it
+    /// was.
+    pub(crate) fn leave_at(&mut self, place: usize, state: u64) -> bool {
+        if !self.table.slots[place].take(state) {
+            return false;
+        }
+        self.segment.left_below = self.segment.left_below.max(state + 1);
+        self.leave(place);
+        self.table.used.sub();
+        // Searches end at an empty slot, so those that left before it need not be walked over.
+        let ring = self.table.segment_slots - 1;
+        let mut last = place;
+        for _ in 0..ring {
+            let before = self.start + ((last - self.start).wrapping_sub(1) & ring);
+            let is_last = !self.table.slots[last].goes_on();
+            if !is_last || self.table.slots[before].look() != Seen::Vacant {
+                break;
+            }
+            self.leave(before);
+            last = before;
+        }
+        true
     }
 
     fn count_one(&self, meta: Meta) -> bool {
@@ -451,10 +512,10 @@ struct Way {
 
 /// Slots that nobody ever owned.
 #[cfg(not(loom))]
-fn empty_slots(count: usize) -> Box<[Slot]> {
-    let slots = Box::<[Slot]>::new_zeroed_slice(count);
-    // SAFETY: a `Slot` is three `AtomicU64`, for which all-zero memory is a value (`Slot` and its
-    // fields have no niche and no invalid bits). Zeroed pages are given by the system when they are
+fn empty_slots<R: Rest>(count: usize) -> Box<[Slot<R>]> {
+    let slots = Box::<[Slot<R>]>::new_zeroed_slice(count);
+    // SAFETY: a `Slot` is three `AtomicU64`, for which all-zero memory is a value (they have no
+    // niche and no invalid bits), and a `Rest`, for which it is one too. Zeroed pages are given by the system when they are
     // touched, so a table of a million keys starts at no memory instead of 32 MB
     // (`bench/RESULTS.md`).
     let slots = unsafe { slots.assume_init() };
@@ -466,7 +527,7 @@ fn empty_slots(count: usize) -> Box<[Slot]> {
 /// touches another page, and looking the page up costs as much as the memory itself
 /// (`bench/RESULTS.md`).
 #[cfg(all(not(loom), target_os = "linux"))]
-fn advise_huge_pages(slots: &[Slot]) {
+fn advise_huge_pages<T>(slots: &[T]) {
     unsafe extern "C" {
         fn madvise(
             start: *mut std::ffi::c_void,
@@ -485,10 +546,10 @@ fn advise_huge_pages(slots: &[Slot]) {
 }
 
 #[cfg(all(not(loom), not(target_os = "linux")))]
-fn advise_huge_pages(_slots: &[Slot]) {}
+fn advise_huge_pages<T>(_slots: &[T]) {}
 
 #[cfg(loom)]
-fn empty_slots(count: usize) -> Box<[Slot]> {
+fn empty_slots<R: Rest>(count: usize) -> Box<[Slot<R>]> {
     (0..count).map(|_| Slot::empty()).collect()
 }
 
@@ -518,6 +579,9 @@ const OTHERS_TRIED: usize = 4;
 /// How long a segment that is full of live keys answers so without a whole round.
 const SWEEP_PAUSE: Duration = Duration::from_millis(1);
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -530,7 +594,7 @@ mod tests {
 
     #[test]
     fn a_key_is_found_where_it_was_added_and_only_by_its_whole_identity() {
-        let table = Table::new(100);
+        let table = Table::<()>::new(100);
         let at = |n: u64| key(n << 40, n as u32);
         for n in 0..100 {
             let state = n * 10;
@@ -547,7 +611,7 @@ mod tests {
 
     #[test]
     fn a_full_table_takes_a_new_key_only_in_the_place_of_one_that_is_as_new() {
-        let table = Table::new(50);
+        let table = Table::<()>::new(50);
         let add = |n: u64, as_new: u64| {
             let is_as_new = |_, state| state == as_new;
             table.lock(key(n, 0)).add(key(n, 0), FREE, n, Instant::ZERO, is_as_new)
@@ -564,7 +628,7 @@ mod tests {
 
     #[test]
     fn a_pinned_key_comes_in_when_the_table_is_full_and_never_leaves() {
-        let table = Table::new(10);
+        let table = Table::<()>::new(10);
         for n in 0..10 {
             let added = table.lock(key(n, 0)).add(key(n, 0), FREE, 0, Instant::ZERO, |_, _| false);
             assert_eq!(added, Ok(0));
@@ -584,7 +648,7 @@ mod tests {
 
     #[test]
     fn a_key_that_comes_back_starts_no_earlier_than_the_eviction() {
-        let table = Table::new(1);
+        let table = Table::<()>::new(1);
         let (late, early) = (Instant::from_nanos(100), Instant::from_nanos(50));
         assert_eq!(table.lock(key(1, 0)).add(key(1, 0), FREE, 9, early, |_, _| true), Ok(0));
         assert_eq!(table.lock(key(2, 0)).add(key(2, 0), FREE, 9, late, |_, _| true), Ok(1));
@@ -593,7 +657,7 @@ mod tests {
 
     #[test]
     fn a_sweep_moves_drops_and_keeps_what_it_is_told() {
-        let table = Table::new(3_000);
+        let table = Table::<()>::new(3_000);
         let spread = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 2;
         let at = |n: u64| KeyId { high: spread(n), low: n as u32 };
         for n in 0..3_000 {
@@ -612,142 +676,5 @@ mod tests {
             let expected = [Some((FREE, n)), None, Some((other, n + 1_000_000))];
             assert_eq!(seen, expected[n as usize % 3]);
         }
-    }
-}
-
-/// Every interleaving of two threads on a table of two slots.
-#[cfg(all(test, loom))]
-mod loom_tests {
-    use loom::sync::Arc;
-    use loom::thread;
-
-    use super::*;
-
-    const A: KeyId = KeyId { high: 2, low: 7 };
-    const B: KeyId = KeyId { high: 3, low: 7 };
-    const PLAIN: Meta = Meta::FREE;
-
-    /// What a limiter does: a state is the units spent, and a key without units is as new.
-    fn charge(table: &Table, key: KeyId, limit: u64) -> Result<bool, Full> {
-        // As `plain` does it.
-        if let Some((slot, state)) = table.read_as(table.home(key), &Mark::new(key, PLAIN))
-            && state < limit
-            && slot.exchange(state, state + 1)
-        {
-            return Ok(true);
-        }
-        loop {
-            let Some(found) = table.find(key) else {
-                let mut locked = table.lock(key);
-                if locked.find(key).is_none() {
-                    let now = Instant::ZERO;
-                    return locked.add(key, PLAIN, 1, now, |_, state| state == 0).map(|_| true);
-                }
-                continue;
-            };
-            // A converted key counts in sixteenths.
-            let unit = if found.meta == PLAIN { 1 } else { 16 };
-            if found.state + unit > limit * unit {
-                return Ok(false);
-            }
-            if table.exchange(&found, found.state + unit) {
-                return Ok(true);
-            }
-        }
-    }
-
-    fn give_back(table: &Table, key: KeyId) {
-        while let Some(found) = table.find(key) {
-            if table.exchange(&found, found.state - 1) {
-                return;
-            }
-        }
-    }
-
-    fn state(table: &Table, key: KeyId) -> Option<u64> {
-        table.find(key).map(|found| found.state)
-    }
-
-    /// Runs both at once, in every order, on a table in which A has spent `spent`.
-    fn race(
-        spent: u64,
-        first: impl Fn(&Table) -> bool + Copy + Send + Sync + 'static,
-        second: impl Fn(&Table) -> bool + Copy + Send + Sync + 'static,
-        check: impl Fn(&Table, bool, bool) + Sync + Send + 'static,
-    ) {
-        loom::model(move || {
-            let table = Arc::new(Table::new(1));
-            let added = table.lock(A).add(A, PLAIN, spent, Instant::ZERO, |_, _| false);
-            assert_eq!(added, Ok(0));
-            let other = {
-                let table = Arc::clone(&table);
-                thread::spawn(move || second(&table))
-            };
-            let one = first(&table);
-            let two = other.join().expect("no panic");
-            check(&table, one, two);
-        });
-    }
-
-    #[test]
-    fn loom_two_charges_of_the_last_unit_are_one() {
-        let last = |table: &Table| charge(table, A, 3) == Ok(true);
-        race(2, last, last, |table, one, two| {
-            assert!(one != two);
-            assert_eq!((state(table, A), table.used()), (Some(3), 1));
-        });
-    }
-
-    #[test]
-    fn loom_a_charge_and_an_undo_lose_nothing() {
-        let charge = |table: &Table| charge(table, A, 9) == Ok(true);
-        let undo = |table: &Table| {
-            give_back(table, A);
-            true
-        };
-        race(5, charge, undo, |table, _, _| {
-            assert_eq!((state(table, A), table.used()), (Some(5), 1));
-        });
-    }
-
-    #[test]
-    fn loom_two_first_charges_make_one_cell() {
-        loom::model(|| {
-            let table = Arc::new(Table::new(1));
-            let other = {
-                let table = Arc::clone(&table);
-                thread::spawn(move || charge(&table, A, 9))
-            };
-            assert_eq!(charge(&table, A, 9), Ok(true));
-            assert_eq!(other.join().expect("no panic"), Ok(true));
-            assert_eq!(state(&table, A), Some(2));
-            assert_eq!(table.used(), 1);
-        });
-    }
-
-    #[test]
-    fn loom_an_eviction_takes_no_charge_with_it() {
-        let first = |table: &Table| charge(table, A, 9) == Ok(true);
-        let second = |table: &Table| charge(table, B, 9) == Ok(true);
-        race(0, first, second, |table, one, two| {
-            // There is room for one: whoever was charged is there with exactly its charge.
-            assert!(one || two);
-            assert_eq!(one, state(table, A) == Some(1));
-            assert_eq!(two, state(table, B).is_some());
-            assert!(state(table, B).is_none_or(|spent| spent == 1));
-        });
-    }
-
-    #[test]
-    fn loom_a_conversion_takes_no_charge_with_it() {
-        let charge = |table: &Table| charge(table, A, 9) == Ok(true);
-        let convert = |table: &Table| {
-            table.sweep(|_, _, state| Visit::Move(Meta::new(1, false), state * 16));
-            true
-        };
-        race(5, charge, convert, |table, _, _| {
-            let found = table.find(A).expect("kept");
-            assert_eq!((found.meta, found.state), (Meta::new(1, false), 6 * 16));
-        });
     }
 }

@@ -1,0 +1,234 @@
+//! The atomics of credit cells: what such a cell has besides its state, and the list of those that
+//! are dirty.
+//!
+//! The state is a [`Position`] on a line that is only ever walked forward. Anybody moves it on;
+//! what is permitted is changed by one writer. It knows nothing of time: a deadline is a number.
+
+use super::{AtomicU64, HELD, Ordering, Slot};
+use crate::key::KeyId;
+
+/// What a credit cell has besides its state.
+#[derive(Debug, Default)]
+pub(crate) struct Credit {
+    /// Positions that may be taken, up to here, before the deadline.
+    ceiling: AtomicU64,
+    deadline: AtomicU64,
+    /// Units of charges that were not made.
+    denied: AtomicU64,
+    /// The position at which the owner's published remainder is used up.
+    line: AtomicU64,
+    /// What was given back and not yet drained, packed by `credits`; 0 when there is none.
+    refund: AtomicU64,
+}
+
+/// How far a credit cell has walked, and whether the writer has yet to be told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) taken: u64,
+    pub(crate) is_dirty: bool,
+}
+
+impl Position {
+    #[inline(always)]
+    pub(crate) fn of(state: u64) -> Self {
+        Self { taken: state >> 1, is_dirty: state & DIRTY != 0 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(self) -> u64 {
+        self.taken << 1 | u64::from(self.is_dirty)
+    }
+}
+
+impl Credit {
+    /// Nothing taken, permitted or denied yet, at this position.
+    pub(super) fn begin_at(&self, taken: u64) {
+        // Release: who reads one of these cannot see the state from before HELD afterwards, so
+        // what was read of one cell is never charged to another.
+        self.ceiling.store(taken, Ordering::Release);
+        self.deadline.store(0, Ordering::Release);
+        self.denied.store(0, Ordering::Release);
+        self.line.store(taken, Ordering::Release);
+        self.refund.store(0, Ordering::Release);
+    }
+
+    /// The deadline, and a ceiling that is at least as new.
+    #[inline(always)]
+    pub(crate) fn permission(&self) -> (u64, u64) {
+        // Acquire, in this order: the first pairs with the last store of `permit`, so that a new
+        // deadline never comes with an old ceiling. Both pair with `begin_at`.
+        let deadline = self.deadline.load(Ordering::Acquire);
+        (deadline, self.ceiling.load(Ordering::Acquire))
+    }
+
+    #[inline(always)]
+    pub(crate) fn line(&self) -> u64 {
+        self.line.load(Ordering::Acquire)
+    }
+
+    /// Permits what is beyond what was permitted before. The caller is the one writer.
+    pub(crate) fn permit(&self, ceiling: u64, deadline: u64, line: u64) {
+        self.line.store(line, Ordering::Release);
+        let cuts = cfg!(tollgate_mutant = "permit_cuts_ceiling");
+        let least = if cuts { 0 } else { self.ceiling.load(Ordering::Relaxed) };
+        let ceiling = ceiling.max(least);
+        let cuts = cfg!(tollgate_mutant = "permit_cuts_deadline");
+        let least = if cuts { 0 } else { self.deadline.load(Ordering::Relaxed) };
+        let deadline = deadline.max(least);
+        if cfg!(tollgate_mutant = "deadline_before_ceiling") {
+            self.deadline.store(deadline, Ordering::Release);
+        }
+        self.ceiling.store(ceiling, Ordering::Release);
+        // Release: pairs with `permission`.
+        self.deadline.store(deadline, Ordering::Release);
+    }
+
+    /// Lowers the ceiling to the position that was looked at: what a return must not do.
+    pub(crate) fn cut(&self, taken: u64) {
+        self.ceiling.store(taken, Ordering::Release);
+    }
+
+    /// Counts units that were refused; the cell is to be [marked](Slot::mark) afterwards.
+    pub(crate) fn deny(&self, cost: u64) {
+        // It stops long before it wraps, however many threads are between the two.
+        if self.denied.load(Ordering::Relaxed) < DENIED_MAX {
+            self.denied.fetch_add(cost.min(COST_MAX), Ordering::AcqRel);
+        }
+    }
+
+    pub(crate) fn denied(&self) -> u64 {
+        self.denied.load(Ordering::Acquire)
+    }
+
+    /// Replaces what was given back by what `add` makes of it; the cell is to be
+    /// [marked](Slot::mark) afterwards.
+    pub(crate) fn add_refund(&self, add: impl Fn(u64) -> u64) {
+        let mut seen = self.refund.load(Ordering::Relaxed);
+        // Each further turn means that another refund was added, or that all were drained.
+        // Release: who drains it sees the charge that is given back.
+        while let Err(other) =
+            self.refund.compare_exchange_weak(seen, add(seen), Ordering::AcqRel, Ordering::Relaxed)
+        {
+            seen = other;
+        }
+    }
+
+    /// Takes what was given back, and leaves none.
+    pub(crate) fn take_refund(&self) -> u64 {
+        if self.refund.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        self.refund.swap(0, Ordering::AcqRel)
+    }
+}
+
+impl Slot<Credit> {
+    #[inline(always)]
+    pub(crate) fn credit(&self) -> &Credit {
+        &self.rest
+    }
+
+    /// How far the cell has walked. The caller is the one writer, who alone lets cells leave.
+    pub(crate) fn position(&self) -> Position {
+        Position::of(self.state.load(Ordering::Acquire))
+    }
+
+    /// Whose cell it is. The caller is the one writer.
+    pub(crate) fn key(&self) -> KeyId {
+        let low_meta = self.low_meta.load(Ordering::Relaxed);
+        KeyId { high: self.high.load(Ordering::Relaxed), low: (low_meta >> 32) as u32 }
+    }
+
+    /// Makes the cell dirty; returns whether it was clean, so that the caller has to
+    /// [list](Dirty::push) it. What the caller changed before is seen by whoever clears the mark.
+    ///
+    /// The slot may be another key's by now: then that one is shown to the writer once in vain.
+    pub(crate) fn mark(&self) -> bool {
+        // An exchange even if it is marked already. It comes either before the writer's, which then
+        // sees the caller's change, or after it, and finds the mark gone. HELD has the bit.
+        self.state.fetch_or(DIRTY, Ordering::AcqRel) & DIRTY == 0
+    }
+
+    /// Makes the cell clean, before its totals are read. The caller is the one writer.
+    pub(crate) fn clear(&self) {
+        let state = self.state.fetch_and(!DIRTY, Ordering::AcqRel);
+        debug_assert!(state != HELD);
+        debug_assert!(state & DIRTY != 0);
+    }
+
+    /// Whether the writer was shown the cell before.
+    pub(crate) fn is_met(&self) -> bool {
+        self.note() & MET != 0
+    }
+
+    /// The cell that follows on the list of dirty ones; notes that the writer was shown this one.
+    fn leave_list(&self) -> Option<usize> {
+        let next = self.note() & !MET;
+        self.set_note(MET);
+        place_of(next)
+    }
+
+    /// The 32 bits in which a rate cell has its meaning.
+    fn note(&self) -> u32 {
+        self.low_meta.load(Ordering::Relaxed) as u32
+    }
+
+    /// Only whoever made the cell dirty writes them until it is listed, and then only the writer
+    /// until it is clean; what is between the two is ordered by the state and the list.
+    fn set_note(&self, note: u32) {
+        let low = self.low_meta.load(Ordering::Relaxed) & !u64::from(u32::MAX);
+        self.low_meta.store(low | u64::from(note), Ordering::Release);
+    }
+}
+
+/// The places of the cells that are dirty, each once: a chain through the cells themselves, so that
+/// there is room for all.
+#[derive(Debug, Default)]
+// Lines are fetched in pairs. What every charge reads lies beside it.
+#[repr(align(128))]
+pub(crate) struct Dirty {
+    /// The cell that was listed last: its place and one more, or 0.
+    first: AtomicU64,
+}
+
+impl Dirty {
+    /// Lists a cell that the caller has made dirty.
+    pub(crate) fn push(&self, place: usize, slot: &Slot<Credit>) {
+        debug_assert!(place < PLACES_MAX);
+        let mut first = self.first.load(Ordering::Relaxed);
+        loop {
+            slot.set_note(slot.note() & MET | first as u32);
+            // Release: who takes the list sees where it goes on. Each turn means that another cell
+            // was listed, or all were taken.
+            let order = (Ordering::Release, Ordering::Relaxed);
+            match self.first.compare_exchange_weak(first, place as u64 + 1, order.0, order.1) {
+                Ok(_) => return,
+                Err(other) => first = other,
+            }
+        }
+    }
+
+    /// Takes all, and leaves none. Returns the first, from which [`follow`](Self::follow) goes on.
+    pub(crate) fn take(&self) -> Option<usize> {
+        // Acquire: pairs with every `push` since the list was taken before.
+        place_of(self.first.swap(0, Ordering::Acquire) as u32)
+    }
+
+    /// The next after a cell that was taken, which must still be dirty.
+    pub(crate) fn follow(slot: &Slot<Credit>) -> Option<usize> {
+        slot.leave_list()
+    }
+}
+
+fn place_of(listed: u32) -> Option<usize> {
+    listed.checked_sub(1).map(|place| place as usize)
+}
+
+const DIRTY: u64 = 1;
+/// Of a cell's note: the writer was shown it.
+const MET: u32 = 1 << 31;
+/// Places are numbered below this, so that one and [`MET`] fit in 32 bits.
+pub(crate) const PLACES_MAX: usize = MET as usize - 1;
+/// What one refused charge counts at most, and where counting ends: half of what fits.
+const COST_MAX: u64 = 1 << 40;
+const DENIED_MAX: u64 = 1 << 63;
