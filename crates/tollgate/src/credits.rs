@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::cell::{Credit, Dirty, Meta, PLACES_MAX, Position, Slot};
 use crate::key::KeyId;
+use crate::mutant::lacks;
 use crate::table::{Found, Full, Table};
 use crate::time::Instant;
 
@@ -168,7 +169,7 @@ impl Credits {
             return None;
         }
         let floor = permit.floor.min(POSITIONS_MAX);
-        let late = cfg!(tollgate_mutant = "floor_taken_last");
+        let late = lacks("floor_taken_last");
         let mut returned = if late { 0 } else { self.take_up_to(place, floor) };
         // Read after the return, which the remainder knows of.
         let line = slot.position().taken.saturating_add(permit.remaining);
@@ -249,9 +250,9 @@ impl Credits {
         }
         // Beyond whatever a cell here has had: a charge that still holds the state of a cell that
         // left must fail.
-        let base = if cfg!(tollgate_mutant = "credit_begins_anew") {
+        let base = if lacks("credit_begins_anew") {
             0
-        } else if cfg!(tollgate_mutant = "credit_begins_where_it_left") {
+        } else if lacks("credit_begins_where_it_left") {
             locked.left_below() / 2
         } else {
             locked.left_below().div_ceil(2)
@@ -303,7 +304,7 @@ impl Credits {
             if returned == 0 {
                 return 0;
             }
-            if cfg!(tollgate_mutant = "return_cuts_ceiling") {
+            if lacks("return_cuts_ceiling") {
                 slot.credit().cut(at.taken);
                 return returned;
             }
@@ -315,7 +316,7 @@ impl Credits {
     }
 
     fn drain_one(&self, slot: &Slot<Credit>, is_new: bool, now: Instant) -> Drained {
-        let late = cfg!(tollgate_mutant = "cleared_after_reading");
+        let late = lacks("cleared_after_reading");
         if !late {
             slot.clear();
         }

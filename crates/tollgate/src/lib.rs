@@ -69,6 +69,6 @@ pub use time::{Clock, ClockHand, Instant};
 pub use view::handover::{HandedKey, HandedRecord, Handover};
 pub use view::owner::OwnerCounts;
 pub use view::tenure::RingChange;
-pub use view::worker::{Permission, Usage};
+pub use view::worker::Usage;
 pub use view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, ViewLimit, ViewTimes};
 pub use walk::{How, WalkEnd, Walked};

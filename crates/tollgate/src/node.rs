@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
+use crate::credits::Permit;
 use crate::key::{KeyHashing, KeyId};
 use crate::message::{Message, Refusal, ReportBatch, SnapshotBatch};
 use crate::mutant::lacks;
@@ -18,7 +19,7 @@ use crate::view::load::Load;
 use crate::view::owned::Owned;
 use crate::view::owner::{Owner, OwnerCounts, Reporter, Standing};
 use crate::view::tenure::{Charge, HANDOVER_MAX, Part, RingChange, Tenure};
-use crate::view::worker::{Act, Permission, Usage, View};
+use crate::view::worker::{Act, Usage, View};
 use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, ViewLimit, ViewTimes};
 
 /// How a node is set up.
@@ -42,17 +43,9 @@ impl Default for NodeOptions {
 /// What a node is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// What a cell holds. Cells that are dirty are told before anything else is.
+    /// What a cell holds, or that a new one has begun. Cells that are dirty are told before anything
+    /// else is.
     Usage(Usage),
-    /// A key has a new cell, whose positions begin at `base`. Its usage follows.
-    Began {
-        /// The key.
-        key: KeyId,
-        /// Its limit.
-        limit: FleetLimitId,
-        /// Where its positions begin.
-        base: u64,
-    },
     /// A cell that was to [go](Output::Evict) has gone, or was in use.
     Evicted {
         /// The key.
@@ -95,7 +88,7 @@ pub enum Output {
         /// The key.
         key: KeyId,
         /// What its cell may spend.
-        permission: Permission,
+        permission: Permit,
     },
     /// Forget the key's cell if it still is at that position, and tell whether it went.
     Evict {
@@ -225,7 +218,6 @@ impl Node {
         self.owner.handle_timeout(&limits, &standing, now);
         match input {
             Input::Usage(usage) => self.handle_usage(&usage, now),
-            Input::Began { key, limit, base } => self.begin(key, limit, base, now),
             Input::Evicted { key, gone } => self.handle_evicted(key, gone, now),
             Input::Message { from, message } => self.handle_message(from, message, now),
             Input::Ring { change, age, start, is_restart } => {
@@ -330,13 +322,16 @@ impl Node {
             self.outputs.push_back(Output::Permit { key, permission });
         }
         self.views.insert(key, Entry { view, at: None });
-        self.schedule(key, now);
     }
 
     fn handle_usage(&mut self, usage: &Usage, now: Instant) {
-        let Some(entry) = self.views.get_mut(&usage.key) else { return };
+        let key = usage.drained.key;
+        if let Some(base) = usage.drained.base {
+            self.begin(key, usage.limit, base, now);
+        }
+        let Some(entry) = self.views.get_mut(&key) else { return };
         entry.view.handle_usage(usage, &self.options.times, now);
-        self.schedule(usage.key, now);
+        self.schedule(key, now);
     }
 
     fn handle_evicted(&mut self, key: KeyId, gone: bool, now: Instant) {

@@ -6,6 +6,7 @@
 
 use super::{AtomicU64, HELD, Ordering, Slot};
 use crate::key::KeyId;
+use crate::mutant::lacks;
 
 /// What a credit cell has besides its state.
 #[derive(Debug, Default)]
@@ -69,13 +70,13 @@ impl Credit {
     /// Permits what is beyond what was permitted before. The caller is the one writer.
     pub(crate) fn permit(&self, ceiling: u64, deadline: u64, line: u64) {
         self.line.store(line, Ordering::Release);
-        let cuts = cfg!(tollgate_mutant = "permit_cuts_ceiling");
+        let cuts = lacks("permit_cuts_ceiling");
         let least = if cuts { 0 } else { self.ceiling.load(Ordering::Relaxed) };
         let ceiling = ceiling.max(least);
-        let cuts = cfg!(tollgate_mutant = "permit_cuts_deadline");
+        let cuts = lacks("permit_cuts_deadline");
         let least = if cuts { 0 } else { self.deadline.load(Ordering::Relaxed) };
         let deadline = deadline.max(least);
-        if cfg!(tollgate_mutant = "deadline_before_ceiling") {
+        if lacks("deadline_before_ceiling") {
             self.deadline.store(deadline, Ordering::Release);
         }
         self.ceiling.store(ceiling, Ordering::Release);

@@ -5,41 +5,22 @@
 
 use std::time::Duration;
 
+use crate::credits::{Drained, Permit};
 use crate::key::KeyId;
 use crate::mutant::lacks;
 use crate::ring::RingEpoch;
 use crate::time::Instant;
 use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, ViewLimit, ViewTimes};
 
-/// What is written into a key's cell: positions below `floor` are taken as returned, those below
-/// `ceiling` may be spent until `deadline`. None of them ever goes down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Permission {
-    /// Positions below it are to be taken, and counted as returned.
-    pub floor: u64,
-    /// Positions below it may be spent.
-    pub ceiling: u64,
-    /// Not from this instant on.
-    pub deadline: Instant,
-    /// Units that the whole fleet had left when it was granted.
-    pub remaining: u64,
-}
-
-/// What a key's cell holds: totals since it began.
+/// What a key's cell holds, and who waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// The key.
-    pub key: KeyId,
-    /// Its limit.
+    /// The key's limit.
     pub limit: FleetLimitId,
-    /// Positions used, returned ones included.
-    pub taken: u64,
+    /// The cell, as it was drained.
+    pub drained: Drained,
     /// Positions that were taken as returned since the last time.
     pub returned: u64,
-    /// Units refunded since the last time, and when the oldest of them was charged.
-    pub refunded: Option<(u64, Instant)>,
-    /// Units that were refused.
-    pub denied: u64,
     /// The cost of the first request that waits for credit; 0 if none does.
     pub waiting: u64,
     /// The cost of a request that was refused since the last time and did not wait; 0 if none was.
@@ -107,7 +88,7 @@ pub(crate) enum Act {
     /// It is to be reported.
     Report,
     /// Its cell is to return what it has; it is reported when the cell has.
-    Return(Permission),
+    Return(Permit),
     /// It has said all, and holds nothing: its cell may go.
     Forget,
     /// Nothing yet.
@@ -158,7 +139,7 @@ impl View {
         limit: &ViewLimit,
         times: &ViewTimes,
         now: Instant,
-    ) -> Option<Permission> {
+    ) -> Option<Permit> {
         if limit.bootstrap == 0 {
             return None;
         }
@@ -169,20 +150,22 @@ impl View {
 
     /// Takes in what the cell holds.
     pub(crate) fn handle_usage(&mut self, usage: &Usage, times: &ViewTimes, now: Instant) {
-        debug_assert!(usage.taken >= self.taken);
-        debug_assert!(usage.denied >= self.denied);
-        let spent = usage.taken - self.taken - usage.returned.min(usage.taken - self.taken);
-        if spent > 0 || usage.denied > self.denied || usage.waiting > 0 {
+        let Drained { taken, denied, refund, .. } = usage.drained;
+        debug_assert!(taken >= self.taken);
+        debug_assert!(denied >= self.denied);
+        let walked = taken - self.taken;
+        debug_assert!(usage.returned <= walked);
+        if walked > usage.returned || denied > self.denied || usage.waiting > 0 {
             self.used_at = now;
         }
-        self.taken = usage.taken;
+        self.taken = taken;
         self.returned += usage.returned;
-        self.denied = usage.denied;
+        self.denied = denied;
         self.waiting = usage.waiting;
         if usage.refused > 0 {
             self.refused = usage.refused;
         }
-        if let Some((units, charged_at)) = usage.refunded {
+        if let Some((units, charged_at)) = refund {
             self.refund(units, charged_at, times, now);
         }
     }
@@ -214,7 +197,7 @@ impl View {
         generation: Option<u64>,
         times: &ViewTimes,
         now: Instant,
-    ) -> Option<Permission> {
+    ) -> Option<Permit> {
         if snapshot.cell_epoch != self.cell_epoch && !lacks("cell_epoch") {
             return None;
         }
@@ -389,8 +372,8 @@ impl View {
         Told { taken: self.taken, refunded: self.refunded, denied: self.denied }
     }
 
-    fn permission(&self, remaining: u64) -> Permission {
-        Permission { floor: self.floor, ceiling: self.ceiling, deadline: self.deadline, remaining }
+    fn permission(&self, remaining: u64) -> Permit {
+        Permit { floor: self.floor, ceiling: self.ceiling, deadline: self.deadline, remaining }
     }
 
     fn sent_at(&self, sequence: u64) -> Option<Instant> {
