@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
+use crate::coordinator::RingChange;
 use crate::credits::Permit;
 use crate::key::{KeyHashing, KeyId};
 use crate::message::{Message, Refusal, ReportBatch, SnapshotBatch};
@@ -18,7 +19,7 @@ use crate::view::handover::{Handover, Sending};
 use crate::view::load::Load;
 use crate::view::owned::Owned;
 use crate::view::owner::{Owner, OwnerCounts, Reporter, Standing};
-use crate::view::tenure::{Charge, HANDOVER_MAX, Part, RingChange, Tenure};
+use crate::view::tenure::{Charge, HANDOVER_MAX, Part, Tenure};
 use crate::view::worker::{Act, Usage, View};
 use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, ViewLimit, ViewTimes};
 
@@ -41,7 +42,7 @@ impl Default for NodeOptions {
 }
 
 /// What a node is told.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Input {
     /// What a cell holds, or that a new one has begun. Cells that are dirty are told before anything
     /// else is.
@@ -88,7 +89,7 @@ pub enum Output {
         /// The key.
         key: KeyId,
         /// What its cell may spend.
-        permission: Permit,
+        permit: Permit,
     },
     /// Forget the key's cell if it still is at that position, and tell whether it went.
     Evict {
@@ -175,11 +176,12 @@ pub struct Node {
     batches: u64,
 }
 
-/// A view and when it is looked at next, on the way to which owner.
+/// A view, its owner by the ring in force, and when it is looked at next.
 #[derive(Debug)]
 struct Entry {
     view: View,
-    at: Option<(NodeId, Instant)>,
+    owner: Option<NodeId>,
+    at: Option<Instant>,
 }
 
 impl Node {
@@ -302,9 +304,7 @@ impl Node {
     }
 
     fn begin(&mut self, key: KeyId, limit: FleetLimitId, base: u64, now: Instant) {
-        if let Some(entry) = self.views.remove(&key)
-            && let Some((owner, at)) = entry.at
-        {
+        if let Some(Entry { owner: Some(owner), at: Some(at), .. }) = self.views.remove(&key) {
             self.pipeline.cancel(owner, key, at);
         }
         if self.views.len() >= self.options.keys_max {
@@ -317,11 +317,12 @@ impl Node {
         let cell_epoch = CellEpoch { start: self.start, cell: self.cells };
         let mut view = View::new(key, limit, cell_epoch, base, self.ring_epoch(), now);
         if let Some(limit) = self.rules.limit(limit)
-            && let Some(permission) = view.bootstrap(limit, &self.options.times, now)
+            && let Some(permit) = view.bootstrap(limit, &self.options.times, now)
         {
-            self.outputs.push_back(Output::Permit { key, permission });
+            self.outputs.push_back(Output::Permit { key, permit });
         }
-        self.views.insert(key, Entry { view, at: None });
+        let owner = self.tenure.as_ref().and_then(|tenure| tenure.ring().owner(key));
+        self.views.insert(key, Entry { view, owner, at: None });
     }
 
     fn handle_usage(&mut self, usage: &Usage, now: Instant) {
@@ -416,10 +417,10 @@ impl Node {
             let Some(entry) = self.views.get_mut(&snapshot.key) else { continue };
             let generation = self.rules.limit(entry.view.limit).map(|limit| limit.generation);
             let times = &self.options.times;
-            let permission =
+            let permit =
                 entry.view.handle_snapshot(snapshot, batch.owner_epoch, generation, times, now);
-            if let Some(permission) = permission {
-                self.outputs.push_back(Output::Permit { key: snapshot.key, permission });
+            if let Some(permit) = permit {
+                self.outputs.push_back(Output::Permit { key: snapshot.key, permit });
             }
             self.schedule(snapshot.key, now);
         }
@@ -491,6 +492,7 @@ impl Node {
         for key in keys {
             if let Some(entry) = self.views.get_mut(&key) {
                 entry.view.handle_ring(epoch);
+                entry.owner = self.tenure.as_ref().and_then(|tenure| tenure.ring().owner(key));
                 entry.at = None;
             }
             self.schedule(key, now);
@@ -550,8 +552,8 @@ impl Node {
                     self.schedule(*key, now);
                 }
                 // It is looked at again when its usage comes.
-                Act::Return(permission) => {
-                    self.outputs.push_back(Output::Permit { key: *key, permission });
+                Act::Return(permit) => {
+                    self.outputs.push_back(Output::Permit { key: *key, permit });
                 }
                 Act::Forget => {
                     let taken = entry.view.taken();
@@ -574,18 +576,16 @@ impl Node {
     /// Sees to it that a key is looked at when it is due.
     fn schedule(&mut self, key: KeyId, now: Instant) {
         let Some(entry) = self.views.get_mut(&key) else { return };
-        let Some(owner) = self.tenure.as_ref().and_then(|tenure| tenure.ring().owner(key)) else {
-            return;
-        };
+        let Some(owner) = entry.owner else { return };
         let limit = self.rules.limit(entry.view.limit);
-        let at = (owner, entry.view.due(limit, &self.options.times, now));
+        let at = entry.view.due(limit, &self.options.times, now);
         if entry.at == Some(at) {
             return;
         }
-        if let Some((owner, at)) = entry.at.replace(at) {
+        if let Some(at) = entry.at.replace(at) {
             self.pipeline.cancel(owner, key, at);
         }
-        self.pipeline.schedule(at.0, key, at.1);
+        self.pipeline.schedule(owner, key, at);
     }
 }
 

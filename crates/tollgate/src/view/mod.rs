@@ -71,12 +71,17 @@ pub struct CellEpoch {
 }
 
 /// One owner's time in charge. Later ones are greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerEpoch {
     /// The ring by which it owns.
     pub ring: RingEpoch,
     /// The start number of its process.
     pub start: u64,
+}
+
+impl OwnerEpoch {
+    /// Before any.
+    pub const NONE: Self = Self { ring: RingEpoch::ZERO, start: 0 };
 }
 
 /// What a worker says of one key: totals since its cell began, so that a report that is lost,

@@ -112,11 +112,17 @@ impl Owned {
         }
         self.meter.change(limit.rate, limit.burst, now);
         self.generation = limit.generation;
-        // Those who ask by the new generation come again.
-        self.queue.clear();
-        self.records.values_mut().for_each(|record| {
-            (record.queued, record.is_current) = (false, false);
-        });
+        self.records.values_mut().for_each(|record| record.is_current = false);
+        self.leave_queue();
+    }
+
+    /// Nobody is served for now: who still waits reports again.
+    fn leave_queue(&mut self) {
+        for who in self.queue.drain(..) {
+            if let Some(record) = self.records.get_mut(&who) {
+                record.queued = false;
+            }
+        }
     }
 
     /// Applies a report. Returns the units that it newly tells as spent.
@@ -187,7 +193,10 @@ impl Owned {
         now: Instant,
         told: &mut Vec<Who>,
     ) -> u64 {
-        let Some(limit) = grounds.granting(self.held_until, now) else { return 0 };
+        let Some(limit) = grounds.granting(self.held_until, now) else {
+            self.leave_queue();
+            return 0;
+        };
         let mut room = self.room();
         let mut granted = 0;
         let demand_of = |who: &Who| self.records.get(who).map_or(0.0, |record| record.demand);
@@ -234,16 +243,15 @@ impl Owned {
         let free = self.room().saturating_sub(first.map_or(0, Record::need));
         let workers = self.records.len() as u64;
         let total = self.demand;
-        let pressure = self.pressure();
         let cadence = self.cadence_of(who, grounds);
         let Some(record) = self.records.get_mut(&who) else { return 0 };
         if !record.is_current || record.queued {
             return 0;
         }
         let mut wish = record.wish().units(cadence, limit.local_cap);
-        if pressure < ROOMY && record.asked > 0 {
-            // Far from the limit a surge should find credit in place.
-            wish = wish.max((free / (4 * workers)).min(limit.local_cap));
+        if record.asked > 0 {
+            // While there is room, a surge should find credit in place.
+            wish = wish.max((free / (2 * workers)).min(limit.local_cap));
         }
         let have = record.outstanding();
         if lacks("never_cut") && wish < have {
@@ -269,9 +277,12 @@ impl Owned {
         self.version += 1;
         let cadence = self.cadence_of(who, grounds);
         let remaining = self.meter.room(0);
+        let others_wait = !self.queue.is_empty();
         let record = self.records.get_mut(&who).expect("only workers with a record are told");
         record.cadence = cadence;
         let ttl = match grounds.granting(self.held_until, now) {
+            // What nobody has use for is not kept while others wait.
+            Some(_) if others_wait && record.asked == 0 && !record.queued => Duration::ZERO,
             Some(_) if record.is_current => {
                 grounds.cut(share::ttl(cadence, record.demand, grounds.times), now)
             }
@@ -427,5 +438,3 @@ const RECORDS_MAX: usize = 4_096;
 /// A worker that says nothing for so long is forgotten: what it has yet to tell is then told anew,
 /// and counted again rather than not at all.
 const RECORD_SILENCE: Duration = Duration::from_secs(10);
-/// Below this pressure, room is handed out before it is asked for.
-const ROOMY: f64 = 0.5;

@@ -50,6 +50,10 @@ impl Wish {
     /// The units that it should hold, if there is room: at most `cap`, at least the cost that
     /// waits.
     pub(super) fn units(&self, cadence: Duration, cap: u64) -> u64 {
+        // Whoever asked for nothing, and gave back what it had, is not to have it again.
+        if self.asked == 0 {
+            return self.waiting;
+        }
         let expected = self.demand * cadence.as_secs_f64() * HORIZON_CADENCES;
         (expected.ceil() as u64).max(self.asked).min(cap).max(self.waiting)
     }

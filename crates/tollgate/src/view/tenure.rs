@@ -6,25 +6,14 @@
 //! the level is held for as long as they can. It knows no meter and no message but the handover.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
+use crate::coordinator::RingChange;
 use crate::key::KeyId;
 use crate::mutant::lacks;
 use crate::ring::{NodeId, Ring, RingEpoch};
 use crate::time::Instant;
 use crate::view::ViewTimes;
-
-/// A change of the ring, as the coordinator tells it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RingChange {
-    /// The ring from now on.
-    pub ring: Arc<Ring>,
-    /// The ring before.
-    pub previous: Arc<Ring>,
-    /// Members of the ring before that were lost, `ttl_max` ago; all others hand over their keys.
-    pub lost: Box<[NodeId]>,
-}
 
 /// Who is in charge of a key, as far as this node is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -58,8 +58,11 @@ pub(crate) struct View {
     /// What the last report told.
     told: Told,
     cadence: Duration,
+    /// How long the last permission was to live.
+    ttl: Duration,
     used_at: Instant,
-    /// Whether the last credit was granted to a request that had been refused and did not wait.
+    /// Whether nobody waited when the last credit was granted: then another like those that did not
+    /// wait should find what they did not.
     keeps: bool,
 }
 
@@ -75,11 +78,14 @@ struct Told {
     taken: u64,
     refunded: u64,
     denied: u64,
+    /// Whether somebody waited: the owner is to know when nobody does any more.
+    waited: bool,
 }
 
 impl Told {
     /// No totals are these.
-    const NOTHING: Self = Self { taken: u64::MAX, refunded: u64::MAX, denied: u64::MAX };
+    const NOTHING: Self =
+        Self { taken: u64::MAX, refunded: u64::MAX, denied: u64::MAX, waited: false };
 }
 
 /// What is to be done with a key whose time has come.
@@ -121,13 +127,14 @@ impl View {
             deadline: Instant::ZERO,
             ring_epoch,
             base,
-            adopted: (OwnerEpoch::default(), 0),
+            adopted: (OwnerEpoch::NONE, 0),
             adopted_at: None,
             sequence: 0,
             acked_sequence: 0,
             sent: [(0, Instant::ZERO); SENT_MAX],
-            told: Told { taken: base, refunded: 0, denied: 0 },
+            told: Told { taken: base, refunded: 0, denied: 0, waited: false },
             cadence: Duration::ZERO,
+            ttl: Duration::ZERO,
             used_at: now,
             keeps: false,
         }
@@ -207,7 +214,7 @@ impl View {
         if (owner_epoch, snapshot.version) <= self.adopted && !lacks("snapshot_order") {
             return None;
         }
-        if self.adopted.0 != owner_epoch && self.adopted.0 != OwnerEpoch::default() {
+        if self.adopted.0 != owner_epoch && self.adopted.0 != OwnerEpoch::NONE {
             // Refunds of charges from before this owner's time are given back by nobody.
             self.refunds = self.refunds.map(|_| Refunds { since: None });
         }
@@ -245,11 +252,12 @@ impl View {
             self.sent_at(snapshot.ack_sequence)
         };
         if let Some(sent_at) = sent_at {
-            let deadline = sent_at.saturating_add(snapshot.ttl.min(times.ttl_max));
-            self.deadline = self.deadline.max(deadline);
+            let ttl = snapshot.ttl.min(times.ttl_max);
+            self.deadline = self.deadline.max(sent_at.saturating_add(ttl));
+            self.ttl = if ttl.is_zero() { self.ttl } else { ttl };
         }
         if granted {
-            self.keeps = self.refused > 0 && self.waiting == 0;
+            self.keeps = self.waiting == 0;
             self.refused = 0;
         }
         let changed = old != (self.floor, self.ceiling, self.deadline);
@@ -292,6 +300,9 @@ impl View {
 
     /// What is to be done now, when its time has come.
     pub(crate) fn act(&mut self, times: &ViewTimes, now: Instant) -> Act {
+        if self.is_renewed(times, now) {
+            return Act::Report;
+        }
         if self.holds() && self.is_over(times, now) && !lacks("expired_returns") {
             self.floor = self.ceiling;
             return Act::Return(self.permission(0));
@@ -321,8 +332,11 @@ impl View {
             return if self.is_short(limit) { soon } else { regular };
         }
         if self.holds() {
-            let idle = self.used_at.saturating_add(self.cadence.max(times.sync_interval));
-            return if self.keeps { self.deadline } else { idle.min(self.deadline) };
+            if !self.keeps {
+                return self.used_at.saturating_add(times.sync_interval).min(self.deadline);
+            }
+            let renewal = self.renewed_from(times);
+            return if now < renewal { renewal } else { self.deadline };
         }
         self.used_at.saturating_add(FORGET_AFTER)
     }
@@ -343,7 +357,9 @@ impl View {
 
     /// Whether its credit would end before the next snapshot comes by itself.
     fn is_short(&self, limit: Option<&ViewLimit>) -> bool {
-        if self.waiting > 0 || self.denied != self.told.denied || self.sequence == 0 {
+        let left_waiting = self.told.waited && self.waiting == 0;
+        if self.waiting > 0 || left_waiting || self.denied != self.told.denied || self.sequence == 0
+        {
             return true;
         }
         let used = self.taken.saturating_sub(self.told.taken);
@@ -354,9 +370,25 @@ impl View {
 
     /// Whether what it holds goes back: its time is over, or nobody wants it.
     fn is_over(&self, times: &ViewTimes, now: Instant) -> bool {
-        let rest = self.cadence.max(times.sync_interval);
-        let idle = now.saturating_since(self.used_at) >= rest && self.waiting == 0;
-        now >= self.deadline || (idle && !self.keeps)
+        let idle = now.saturating_since(self.used_at) >= times.sync_interval;
+        now >= self.deadline || (idle && self.waiting == 0 && !self.keeps)
+    }
+
+    /// Whether it is time to ask that what it keeps may live on.
+    fn is_renewed(&self, times: &ViewTimes, now: Instant) -> bool {
+        let lately = now.saturating_since(self.used_at) < self.ttl * KEEPS_TTLS;
+        self.keeps
+            && lately
+            && self.holds()
+            && now >= self.renewed_from(times)
+            && now < self.deadline
+            && self.last_sent() < self.renewed_from(times)
+    }
+
+    fn renewed_from(&self, times: &ViewTimes) -> Instant {
+        let before = self.cadence.max(times.sync_interval) * 2;
+        let nanos = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
+        Instant::from_nanos(self.deadline.as_nanos().saturating_sub(nanos))
     }
 
     fn holds(&self) -> bool {
@@ -369,7 +401,12 @@ impl View {
     }
 
     fn totals(&self) -> Told {
-        Told { taken: self.taken, refunded: self.refunded, denied: self.denied }
+        Told {
+            taken: self.taken,
+            refunded: self.refunded,
+            denied: self.denied,
+            waited: self.waiting > 0,
+        }
     }
 
     fn permission(&self, remaining: u64) -> Permit {
@@ -394,5 +431,7 @@ impl View {
 const SENT_MAX: usize = 4;
 /// Units after which a report may come forward.
 const REPORT_UNITS: u64 = 32;
+/// For how many TTLs credit is kept for callers that do not wait, since the last one came.
+const KEEPS_TTLS: u32 = 5;
 /// How long a key rests before its cell goes.
 const FORGET_AFTER: Duration = Duration::from_secs(1);

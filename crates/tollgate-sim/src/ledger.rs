@@ -1,0 +1,94 @@
+//! What really happened: every admission in true time, and what was offered.
+
+use tollgate::{Event, KeyId, NodeCounts};
+
+use crate::scenario::Nanos;
+
+/// One admitted request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admission {
+    /// When.
+    pub at: Nanos,
+    /// Under which limit, by its place in the scenario.
+    pub limit: usize,
+    /// Which key of it.
+    pub key: u32,
+    /// On which node.
+    pub node: u32,
+    /// What it cost.
+    pub cost: u64,
+    /// What of that was given back later.
+    pub refunded: u64,
+}
+
+impl Admission {
+    /// What it spent in the end.
+    #[must_use]
+    pub fn net(&self) -> u64 {
+        self.cost - self.refunded
+    }
+}
+
+/// What was asked of one key on one node, in units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offered {
+    /// All of it.
+    pub units: u64,
+    /// What was refused, or gave up waiting.
+    pub refused: u64,
+    /// What was refused because nothing was permitted at that instant.
+    pub stale: u64,
+}
+
+/// A change of a limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// When it was decided.
+    pub at: Nanos,
+    /// Which limit.
+    pub limit: usize,
+    /// R from then on.
+    pub rate: tollgate::Rate,
+    /// B from then on.
+    pub burst: u64,
+}
+
+/// Who was in charge of a key, and from when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InCharge {
+    /// When it was seen.
+    pub at: Nanos,
+    /// The node.
+    pub node: u32,
+    /// By which ring.
+    pub ring_epoch: u64,
+}
+
+/// All that happened in a run.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    /// In the order of time.
+    pub admissions: Vec<Admission>,
+    /// By limit, key and node.
+    pub offered: std::collections::BTreeMap<(usize, u32, u32), Offered>,
+    /// First contacts, by limit.
+    pub contacts: Vec<u64>,
+    /// Changes of limits, the first of each at 0.
+    pub changes: Vec<Change>,
+    /// What nodes told.
+    pub events: Vec<(Nanos, u32, Event)>,
+    /// Admissions under a limit that the node did not know.
+    pub unknown_admitted: u64,
+    /// Two nodes that answered reports of a key under the same ring epoch.
+    pub double_owners: Vec<(Nanos, KeyId, u32, u32)>,
+    /// Messages between nodes, and entries in them.
+    pub messages: u64,
+    /// As said for `messages`.
+    pub entries: u64,
+    /// Nodes that ran at the end: what they did.
+    pub counts: Vec<(u32, NodeCounts)>,
+    /// What differs after the fleet has rested, in words.
+    pub unsettled: Vec<String>,
+    /// Events of the run.
+    pub steps: u64,
+}
