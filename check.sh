@@ -12,45 +12,71 @@ skip() { skipped+="; skipped: $1 ($2 is not installed)"; }
 
 # Mutants and loom have target folders of their own, so that nothing else is built anew for them.
 loom() {
-  CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true RUSTFLAGS="--cfg loom $*" \
-    cargo test --quiet --locked -p tollgate --lib --release --target-dir target/loom loom_
+  CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true RUSTFLAGS='--cfg loom' \
+    cargo test --quiet --locked -p tollgate --lib --release --target-dir target/loom "$@"
 }
 
-# Builds the crate, and nothing that it stands on, without one of its rules, and runs the rule's test.
-mutant() {
-  local name=$1 target=$2 test=$3 wrapper=target/mutants/$1.sh
-  if [ "$target" = loom ]; then
-    loom "--cfg tollgate_mutant=\"$name\""
-    return
-  fi
+# The other tests that catch mutants: few of all, which take less long than to optimize them.
+library_and_daemon() {
+  CARGO_PROFILE_TEST_DEBUG=0 CARGO_PROFILE_TEST_OPT_LEVEL=0 \
+    cargo test --quiet --locked -p tollgate -p tollgated --lib --test spec \
+    --target-dir target/mutants "$@"
+}
+
+# Builds tests once for all mutants, and nothing anew that they stand on; each run of them says
+# which rule it lacks. Prints what was built and where: "tollgate path", "spec path".
+with_mutants() {
+  local wrapper=target/mutants/rustc.sh
   mkdir -p target/mutants
-  printf '#!/bin/sh\nexec "$@" --cfg '\''tollgate_mutant="%s"'\''\n' "$name" > "$wrapper"
+  printf '#!/bin/sh\nexec "$@" --cfg tollgate_mutants\n' > "$wrapper"
   chmod +x "$wrapper"
-  local where=(-p tollgate --test "$target") optimized=1
+  RUSTC_WORKSPACE_WRAPPER=$PWD/$wrapper "$@" --no-run --message-format=json-render-diagnostics |
+    sed -n 's/.*"executable":"\([^"]*\/\([a-z]*\)-[^"]*\)".*/\2 \1/p'
+}
+
+# Runs tests of a target without a rule, where cargo would run them. What proptest finds then is
+# nothing to keep.
+lacking() {
+  local rule=$1 target=$2 built where=crates/tollgate
+  shift 2
   case "$target" in
-    lib) where=(-p tollgate --lib) ;;
-    # A daemon takes longer to optimize than its unit tests take.
-    daemon) where=(-p tollgated --lib) optimized=0 ;;
+    lib) built=tollgate ;;
+    daemon) built=tollgated where=crates/tollgated ;;
+    *) built=$target ;;
   esac
-  CARGO_PROFILE_TEST_OPT_LEVEL=$optimized CARGO_PROFILE_TEST_DEBUG=0 \
-    RUSTC_WORKSPACE_WRAPPER=$PWD/$wrapper \
-    cargo test --quiet --locked "${where[@]}" --target-dir target/mutants "$test"
+  built=$(sed -n "s/^$built //p" target/mutants/built)
+  (
+    cd "$where"
+    export TOLLGATE_MUTANT=$rule PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
+    exec "$built" --quiet "$@"
+  )
 }
 
 mutants() {
-  local name target test log=target/mutants.log
+  local list=crates/tollgate/tests/mutants.txt log=target/mutants.log name target test tests
+  mkdir -p target/mutants
+  with_mutants library_and_daemon > target/mutants/built
+  with_mutants loom | sed 's/^tollgate /loom /' >> target/mutants/built
+  # What fails with every rule in place catches nothing.
+  for target in lib spec loom daemon; do
+    mapfile -t tests < <(awk -v target="$target" '$1 != "#" && $2 == target { print $3 }' "$list")
+    if ! lacking '' "$target" "${tests[@]}" > "$log" 2>&1; then
+      cat "$log"
+      return 1
+    fi
+  done
   while read -r name target test; do
-    if mutant "$name" "$target" "$test" > "$log" 2>&1; then
+    if lacking "$name" "$target" "$test" > "$log" 2>&1; then
       echo "mutant $name survives $test"
       return 1
     fi
-    # It must have failed a test, not the build.
+    # It must have failed a test, not to start.
     if ! grep -q 'test result: FAILED' "$log"; then
       cat "$log"
       return 1
     fi
     echo "mutant $name is caught"
-  done < <(grep -v '^#' crates/tollgate/tests/mutants.txt)
+  done < <(grep -v '^#' "$list")
 }
 
 fuzz() {
@@ -91,7 +117,7 @@ step tests; cargo test --quiet --workspace --locked
 step documentation; RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --workspace --locked
 step dependencies; deny
 if [ "$full" = yes ]; then
-  step loom; loom
+  step loom; loom loom_
   step mutants; mutants
   step fuzz; fuzz
   step clients; e2e/run

@@ -19,6 +19,7 @@ use crate::gcra::{BURST_MAX, Charge, Meter, Oversize, Verdict, gcd};
 use crate::key::{KeyId, Part, Salt, Secret};
 use crate::limit::LimitError;
 use crate::limiter::Options;
+use crate::mutant::lacks;
 use crate::rate::Rate;
 use crate::table::{Found, Full, Locked, Table, Visit};
 use crate::time::{Clock, Instant};
@@ -346,7 +347,7 @@ impl Core {
                         return Visit::Keep;
                     }
                     let now = self.clock.now();
-                    let anew = cfg!(tollgate_mutant = "brought_starts_anew");
+                    let anew = lacks("brought_starts_anew");
                     let state =
                         if anew { meter.fresh(now) } else { old.convert(state, meter, now) };
                     Visit::Move(Meta::new(number, false), state)

@@ -15,6 +15,7 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
 use crate::key::KeyId;
+use crate::mutant::lacks;
 
 /// One key's place in the table: whose it is, and its state. 24 bytes.
 ///
@@ -160,7 +161,7 @@ impl Slot {
 
     /// Takes the state away if it still is `seen`. The caller holds the segment's lock.
     pub(crate) fn take(&self, seen: u64) -> bool {
-        if cfg!(tollgate_mutant = "taken_by_looking") {
+        if lacks("taken_by_looking") {
             return self.state.load(Ordering::Acquire) == seen;
         }
         self.state.compare_exchange(seen, HELD, Ordering::AcqRel, Ordering::Relaxed).is_ok()

@@ -13,6 +13,7 @@ use crate::counts::Event;
 use crate::decision::{Decided, Outcome, Reason};
 use crate::gcra::{Charge, Meter, Verdict};
 use crate::key::{KeyId, Secret};
+use crate::mutant::lacks;
 use crate::rules::{Rule, RuleSet, Tuning};
 use crate::table::{Found, Full, Locked, Table};
 use crate::time::{Clock, Instant};
@@ -160,7 +161,7 @@ impl Core {
             return Err(Stale);
         }
         if let Some(found) = locked.find(want.key)
-            && !cfg!(tollgate_mutant = "miss_is_final")
+            && !lacks("miss_is_final")
         {
             if rules.tuning(rule, found.meta).is_none() {
                 self.carry_over(&mut locked, rules, found.place);
@@ -190,7 +191,7 @@ impl Core {
                 rule.counts.count_many(Event::Evicted, evicted);
                 Ok(Step::passed(want, meter, meta, now, moved))
             }
-            Err(Full) if cfg!(tollgate_mutant = "full_table_allows") => Ok(Step::unmetered()),
+            Err(Full) if lacks("full_table_allows") => Ok(Step::unmetered()),
             Err(Full) => {
                 drop(locked);
                 self.charge_overflow(rules, want, now, meter)

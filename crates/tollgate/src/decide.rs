@@ -10,6 +10,7 @@ use crate::charge::{Charges, Core, Passed, Stale, Step, Want, Wants};
 use crate::counts::Event;
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
 use crate::gcra::Retry;
+use crate::mutant::lacks;
 use crate::request::Request;
 use crate::rules::{Domain, Rule, RuleSet};
 use crate::time::Instant;
@@ -136,7 +137,7 @@ impl Core {
     fn undo_all(&self, rules: &RuleSet, wants: &[Want], made: &[Option<Passed>]) {
         for (want, passed) in wants.iter().zip(made).rev() {
             if let Some(passed) = passed
-                && !cfg!(tollgate_mutant = "denial_spends")
+                && !lacks("denial_spends")
             {
                 self.undo(rules, want, passed);
             }
@@ -190,7 +191,7 @@ impl Core {
             (End::Blank, _) => None,
         };
         let mut replaced: HashSet<u32> = HashSet::new();
-        if paths.have_replaced() && !cfg!(tollgate_mutant = "replaced_applies") {
+        if paths.have_replaced() && !lacks("replaced_applies") {
             let mut known: HashSet<u32> = HashSet::new();
             for (position, _) in request.descriptors().iter().filter_map(reached) {
                 if known.insert(position) {
@@ -307,7 +308,7 @@ impl<'r> Findings<'r> {
     /// Once all are added: quotas deny if none of them allows.
     fn close(&mut self, now: Instant) {
         if let Some(denial) = self.quota_denied
-            && (!self.quota_allows || cfg!(tollgate_mutant = "each_quota_denies"))
+            && (!self.quota_allows || lacks("each_quota_denies"))
         {
             self.denied = longer(self.denied, denial, now);
         }
@@ -339,7 +340,7 @@ impl<'r> Findings<'r> {
 
 /// A shadow is counted and reported, and that is all.
 fn decides_nothing(rule: &Rule) -> bool {
-    rule.limit.is_shadow() && !cfg!(tollgate_mutant = "shadow_denies")
+    rule.limit.is_shadow() && !lacks("shadow_denies")
 }
 
 fn event(rule: &Rule, outcome: Outcome) -> Event {
@@ -359,7 +360,7 @@ type Denial<'r> = (Reason, &'r Rule, Decided);
 /// Of two denials the one that lasts longer: the request must outwait both.
 fn longer<'r>(known: Option<Denial<'r>>, other: Denial<'r>, now: Instant) -> Option<Denial<'r>> {
     match known {
-        Some(known) if cfg!(tollgate_mutant = "first_denial_stands") => Some(known),
+        Some(known) if lacks("first_denial_stands") => Some(known),
         Some(known) if retry(known, now) >= retry(other, now) => Some(known),
         _ => Some(other),
     }
@@ -383,7 +384,7 @@ fn retry((reason, _, decided): Denial<'_>, now: Instant) -> Retry {
 fn closer(known: Option<Decided>, other: Decided, now: Instant) -> Option<Decided> {
     let remaining = |decided: &Decided| decided.meter.remaining(decided.tat, now);
     match known {
-        Some(known) if cfg!(tollgate_mutant = "first_limit_speaks") => Some(known),
+        Some(known) if lacks("first_limit_speaks") => Some(known),
         Some(known) if remaining(&known) <= remaining(&other) => Some(known),
         _ => Some(other),
     }

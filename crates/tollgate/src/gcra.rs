@@ -6,6 +6,7 @@
 //! sums, and a change of rate bends the map while every TAT stays as it is. `docs/bounds.md` has
 //! the proof.
 
+use crate::mutant::lacks;
 use crate::rate::Rate;
 use crate::time::Instant;
 
@@ -130,7 +131,7 @@ impl Meter {
             let Self { origin, base, .. } = *self;
             return Some(Self { origin, base, ..next });
         }
-        if cfg!(tollgate_mutant = "change_starts_anew") {
+        if lacks("change_starts_anew") {
             return Some(next);
         }
         let base = self.floor(now);
@@ -151,7 +152,7 @@ impl Meter {
             Some((owed + ((1 << down) - 1)) >> down)
         };
         let owed = owed.and_then(|owed| u64::try_from(owed).ok()).unwrap_or(TAT_MAX);
-        if cfg!(tollgate_mutant = "conversion_forgives") {
+        if lacks("conversion_forgives") {
             return next.floor(now);
         }
         next.floor(now).saturating_add(owed).min(TAT_MAX)
@@ -172,7 +173,7 @@ impl Meter {
             if cost == 0 {
                 return Verdict::Conforms { next: tat };
             }
-            if cfg!(tollgate_mutant = "restart_from_the_past") {
+            if lacks("restart_from_the_past") {
                 return Verdict::Conforms { next: tat + granules };
             }
             return Verdict::Conforms { next: self.restart(floor, now) + granules };
@@ -202,7 +203,7 @@ impl Meter {
         if tat > floor + (self.burst_granules - granules) {
             return Some(Verdict::Wait);
         }
-        let late = if cfg!(tollgate_mutant = "restart_early") { 0 } else { self.late };
+        let late = if lacks("restart_early") { 0 } else { self.late };
         Some(Verdict::Conforms { next: tat.max(floor + late) + granules })
     }
 
@@ -258,7 +259,7 @@ impl Meter {
     /// The TAT after `cost` tokens of a charge are given back, the charge having been made when
     /// token time was `start`: at most what they are above what has leaked since.
     pub(crate) fn correct(&self, tat: u64, cost: u64, start: u64, now: Instant) -> u64 {
-        let leaked = if cfg!(tollgate_mutant = "correction_of_what_leaked") {
+        let leaked = if lacks("correction_of_what_leaked") {
             0
         } else {
             self.floor(now).saturating_sub(start)
@@ -279,7 +280,7 @@ impl Meter {
         };
         let back = u64::try_from(granules).unwrap_or(u64::MAX).saturating_sub(kept);
         let next = tat.saturating_sub(back);
-        if cfg!(tollgate_mutant = "refund_overfills") { next } else { next.max(floor) }
+        if lacks("refund_overfills") { next } else { next.max(floor) }
     }
 
     /// The TAT after `cost` tokens that were used already are charged, whether they conform or not.
@@ -300,11 +301,8 @@ impl Meter {
         } else {
             charge.tat.saturating_sub(start)
         };
-        let leaked = if cfg!(tollgate_mutant = "undo_of_what_leaked") {
-            0
-        } else {
-            self.floor(now).saturating_sub(start)
-        };
+        let leaked =
+            if lacks("undo_of_what_leaked") { 0 } else { self.floor(now).saturating_sub(start) };
         tat.saturating_sub(moved.saturating_sub(leaked))
     }
 
@@ -335,8 +333,7 @@ impl Meter {
             cost << self.shift
         } else {
             let down = -self.shift;
-            let round =
-                if cfg!(tollgate_mutant = "cost_rounded_down") { 0 } else { (1 << down) - 1 };
+            let round = if lacks("cost_rounded_down") { 0 } else { (1 << down) - 1 };
             (cost + round) >> down // Rounded up: rounding never admits extra.
         }
     }
@@ -370,7 +367,7 @@ impl Meter {
     /// granule, never early.
     #[inline]
     fn restart(&self, floor: u64, now: Instant) -> u64 {
-        if self.late == 0 || cfg!(tollgate_mutant = "restart_early") {
+        if self.late == 0 || lacks("restart_early") {
             return floor;
         }
         match self.gained(now) {
@@ -393,14 +390,14 @@ impl Meter {
 
     #[cold]
     fn judge_oversize(&self, tat: u64, cost: u64, now: Instant) -> Verdict {
-        if cfg!(tollgate_mutant = "oversize_waits") {
+        if lacks("oversize_waits") {
             return Verdict::Wait;
         }
         if self.oversize == Oversize::Never || self.numerator == 0 {
             return Verdict::Never;
         }
         let floor = self.floor(now);
-        if tat > floor && !cfg!(tollgate_mutant = "pace_without_rest") {
+        if tat > floor && !lacks("pace_without_rest") {
             return Verdict::Wait;
         }
         let start = u128::from(self.restart(floor, now));
@@ -421,7 +418,7 @@ impl Meter {
         }
         let product = u128::from(granules) * u128::from(self.denominator);
         let numerator = u128::from(self.numerator);
-        let nanos = if cfg!(tollgate_mutant = "retry_rounded_down") {
+        let nanos = if lacks("retry_rounded_down") {
             product / numerator
         } else {
             product.div_ceil(numerator)

@@ -9,6 +9,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
+use crate::mutant::lacks;
+
 /// The secret behind every key's identity.
 ///
 /// Equal secrets give equal identities, on any machine and in any version.
@@ -58,7 +60,7 @@ impl Secret {
             start = fold(start, self.digest(part.as_bytes()));
         }
         // Neither value is the digest of a text, short of a 128-bit coincidence.
-        let undeclared = if cfg!(tollgate_mutant = "undeclared_is_text") { empty } else { !empty };
+        let undeclared = if lacks("undeclared_is_text") { empty } else { !empty };
         Salt {
             start,
             first: start.wrapping_mul(FOLD),
@@ -111,7 +113,7 @@ impl Salt {
         parts: impl IntoIterator<Item = Part<'a>>,
     ) -> KeyId {
         let (mut state, mut first) = (self.start, Some(self.first));
-        if cfg!(tollgate_mutant = "parts_joined") {
+        if lacks("parts_joined") {
             let text = |part| if let Part::Text(bytes) = part { bytes } else { b"" };
             let joined: Vec<u8> = parts.into_iter().flat_map(text).copied().collect();
             return KeyId::from_digest(fold(state, secret.digest(&joined)));

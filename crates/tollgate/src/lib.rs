@@ -6,6 +6,8 @@
 //! This crate opens no socket and starts no thread. It asks the operating system for the time
 //! (`time`), for huge pages (`table`) and, unless you bring one, for a secret (`key`).
 
+#[doc(hidden)]
+pub mod mutant;
 mod time;
 mod key;
 mod rate;

@@ -10,6 +10,7 @@ use crate::charge::{Want, Wants};
 use crate::decision::{Decision, LimitId};
 use crate::key::KeyId;
 use crate::limiter::Limiter;
+use crate::mutant::lacks;
 use crate::request::Request;
 use crate::rules::RuleSet;
 use crate::time::Instant;
@@ -117,7 +118,7 @@ impl Limiter {
             };
             let decision = findings.decision(now);
             // A shadow or a quota may deny in a request that passes; it was not charged.
-            if !cfg!(tollgate_mutant = "uncharged_is_given_back") {
+            if !lacks("uncharged_is_given_back") {
                 charges.retain(|(want, _)| findings.allowed(*want));
             }
             let charges = charges.into_iter().map(|(_, reserved)| reserved).collect();

@@ -16,6 +16,7 @@ use crate::gcra::{Meter, Oversize};
 use crate::key::{KeyId, Part, Salt, Secret};
 use crate::limit::{Allowance, Limit, LimitError, Override};
 use crate::matcher::{DigestHasher, Matcher, TooManyShapes};
+use crate::mutant::lacks;
 use crate::plain::Plain;
 use crate::request::Descriptor;
 use crate::table::Visit;
@@ -246,9 +247,7 @@ impl RuleSet {
     /// How the state of a key that is not in the table starts, and what is written beside it.
     pub(crate) fn tuning_for<'r>(&'r self, rule: &'r Rule, key: KeyId) -> (Meta, &'r Tuning) {
         match self.overrides.get(&key) {
-            Some(tuning) if !cfg!(tollgate_mutant = "overrides_ignored") => {
-                (Meta::new(tuning.number, true), tuning)
-            }
+            Some(tuning) if !lacks("overrides_ignored") => (Meta::new(tuning.number, true), tuning),
             _ => (Meta::new(rule.tuning.number, key == rule.anchor), &rule.tuning),
         }
     }
@@ -288,8 +287,7 @@ impl RuleSet {
         let Some(next_meter) = &next.meter else {
             return if next_meta.is_pinned() { Visit::Move(next_meta, 0) } else { Visit::Drop };
         };
-        let met =
-            if cfg!(tollgate_mutant = "converted_too_late") { self.since } else { clock.now() };
+        let met = if lacks("converted_too_late") { self.since } else { clock.now() };
         let now = met.max(self.since);
         let state = match meter {
             Some(meter) => meter.convert(state, next_meter, now),
@@ -302,7 +300,7 @@ impl RuleSet {
     pub(crate) fn changes_keys_of(&self, before: &Self) -> bool {
         let gone = |number: &u32| !self.tunings.contains_key(number);
         let known = |key: &KeyId| before.overrides.contains_key(key);
-        if cfg!(tollgate_mutant = "keys_not_visited") {
+        if lacks("keys_not_visited") {
             return false;
         }
         before.tunings.keys().any(gone) || !self.overrides.keys().all(known)

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::cell::{Counter, Mark, Meta, Mutex, MutexGuard, Number, Read, Seen, Slot};
 use crate::key::KeyId;
+use crate::mutant::lacks;
 use crate::time::Instant;
 
 /// Slots for at most `keys_max` keys, and a lock for each segment of them.
@@ -231,7 +232,7 @@ impl Locked<'_> {
 
     /// The instant from which a key that is added now counts: `now`, or the latest eviction here.
     pub(crate) fn starts_at(&self, now: Instant) -> Instant {
-        if cfg!(tollgate_mutant = "eviction_forgotten") {
+        if lacks("eviction_forgotten") {
             return now;
         }
         now.max(self.segment.evicted_at)
@@ -286,7 +287,7 @@ impl Locked<'_> {
             self.table.pinned.add(1);
             return true;
         }
-        let bound = if cfg!(tollgate_mutant = "no_bound") { u64::MAX } else { self.table.keys_max };
+        let bound = if lacks("no_bound") { u64::MAX } else { self.table.keys_max };
         self.table.used.add_below(bound)
     }
 
@@ -382,8 +383,8 @@ impl Locked<'_> {
         now: Instant,
         is_as_new: &impl Fn(Meta, u64) -> bool,
     ) -> bool {
-        let pinned = meta.is_pinned() && !cfg!(tollgate_mutant = "pinned_keys_leave");
-        let as_new = is_as_new(meta, state) || cfg!(tollgate_mutant = "live_keys_leave");
+        let pinned = meta.is_pinned() && !lacks("pinned_keys_leave");
+        let as_new = is_as_new(meta, state) || lacks("live_keys_leave");
         let evicts = as_new && !pinned;
         if !evicts || !self.table.slots[place].take(state) {
             return false; // In use, or charged a moment ago.

@@ -11,6 +11,7 @@ use std::hash::BuildHasherDefault;
 use crate::key::{Part, Secret};
 use crate::limit::Limit;
 use crate::matcher::DigestHasher;
+use crate::mutant::lacks;
 use crate::path::{Pattern, STEPS_MAX, Step, StepKind};
 use crate::request::{Descriptor, Entry};
 
@@ -182,7 +183,7 @@ impl Node {
             return Some((*next, How::Exact));
         }
         let mut patterns = self.patterns.iter();
-        let found = if cfg!(tollgate_mutant = "last_pattern_first") {
+        let found = if lacks("last_pattern_first") {
             patterns.rfind(|(pattern, _)| pattern.matches(text))
         } else {
             patterns.find(|(pattern, _)| pattern.matches(text))

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use tollgate::mutant::lacks;
+
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -63,7 +65,7 @@ impl Guard {
     /// Notes that something arrived; a request that has begun before is still the same.
     pub(crate) fn heard(&self) {
         let idle = self.noted.load(Relaxed) & 3 == Phase::Idle as u32;
-        if idle || cfg!(tollgate_mutant = "trickling_begins_anew") {
+        if idle || lacks("trickling_begins_anew") {
             self.note(Phase::Reading);
         }
     }
@@ -121,7 +123,7 @@ impl Held {
     /// Notes how many bytes are kept. Returns whether they may be: what is small always, what is
     /// large while all large ones are within [`HELD_BYTES_MAX`].
     pub(crate) fn hold(&mut self, bytes: usize) -> bool {
-        let free = bytes <= HELD_FREE_BYTES || cfg!(tollgate_mutant = "large_messages_are_free");
+        let free = bytes <= HELD_FREE_BYTES || lacks("large_messages_are_free");
         let bytes = if free { 0 } else { bytes };
         let before = std::mem::replace(&mut self.bytes, bytes);
         if bytes <= before {

@@ -10,6 +10,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use tollgate::mutant::lacks;
+
 use super::source::{FILES_MAX, is_ours};
 
 /// Looks at a source, about four times a second, for whether it is to be loaded again.
@@ -37,7 +39,7 @@ impl Watch {
     /// has changed: loading it fails, and what is in force stays in force.
     pub(crate) fn changed(&mut self) -> bool {
         let now = Signature::of(&self.path);
-        let at_rest = now == self.seen || cfg!(tollgate_mutant = "half_written_file_loads");
+        let at_rest = now == self.seen || lacks("half_written_file_loads");
         self.seen = now;
         if !at_rest || self.seen == self.loaded {
             return false;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
+use tollgate::mutant::lacks;
 use tollgate::{Decision, Retry};
 
 use crate::app::App;
@@ -56,7 +57,7 @@ pub(crate) fn wait(decision: &Decision, until: Option<Retry>) -> Option<Duration
 
 /// A wait in whole seconds, rounded up: whoever comes back earlier is denied.
 pub(crate) fn seconds(wait: Duration) -> u64 {
-    if cfg!(tollgate_mutant = "seconds_rounded_down") {
+    if lacks("seconds_rounded_down") {
         return wait.as_secs();
     }
     u64::try_from(wait.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX)

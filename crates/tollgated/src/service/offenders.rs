@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use tollgate::mutant::lacks;
+
 /// Keys that were denied, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Offenders {
@@ -52,7 +54,7 @@ impl Offenders {
         let Some((index, seat)) = lowest else { return };
         self.by_digest.remove(&seat.digest);
         self.by_digest.insert(digest, index);
-        let inherited = if cfg!(tollgate_mutant = "seats_start_anew") { 0 } else { seat.count };
+        let inherited = if lacks("seats_start_anew") { 0 } else { seat.count };
         *seat = Offender::new(digest, key, inherited);
     }
 

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 use std::time::Duration;
 
+use tollgate::mutant::lacks;
 use tollgate::{Instant, Reservation};
 
 /// A reservation's name: the process that made it, and 64 bits that nobody can guess.
@@ -150,7 +151,7 @@ impl Reservations {
         }
         let record = self.records.get_mut(&id).ok_or(ReservationError::Unknown)?;
         match (&record.state, &correction) {
-            (State::Corrected(_), _) if cfg!(tollgate_mutant = "corrections_forgotten") => {
+            (State::Corrected(_), _) if lacks("corrections_forgotten") => {
                 return Err(ReservationError::Unknown);
             }
             (State::Corrected(known), correction) if known == correction => return Ok(None),
@@ -179,7 +180,7 @@ impl Reservations {
 
     fn forget_expired(&mut self, now: Instant) {
         while let Some(&(expires, id)) = self.by_expiry.first() {
-            if expires > now || cfg!(tollgate_mutant = "reservations_stay") {
+            if expires > now || lacks("reservations_stay") {
                 return;
             }
             self.by_expiry.pop_first();

@@ -4,6 +4,7 @@
 use std::fmt::Display;
 
 use bytes::Bytes;
+use tollgate::mutant::lacks;
 use tollgate::{Descriptor, DomainKind, Rate, Request};
 
 use super::call::{Code, Fault};
@@ -48,7 +49,7 @@ pub(super) fn answer(message: &[u8], app: &App) -> Result<Bytes, Fault> {
         descriptors.push(made.map_err(|error| invalid(&error))?.with_cost(cost));
         let brings = one.limit.as_ref().map(brought).transpose();
         let brings = brings.map_err(|error| invalid(&error))?;
-        let gives_back = one.is_negative_hits && !cfg!(tollgate_mutant = "no_hits_back");
+        let gives_back = one.is_negative_hits && !lacks("no_hits_back");
         if brings.is_some() || gives_back {
             unusual.push(Unusual { index, gives_back, brings });
         }

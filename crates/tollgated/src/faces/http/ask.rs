@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use tollgate::mutant::lacks;
 use tollgate::{DEFAULT_DOMAIN, Descriptor, DomainKind, Entry, Request};
 
 use crate::service::Service;
@@ -278,7 +279,7 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for AtMost<T, N>
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
                 let mut items = Vec::new();
                 while let Some(item) = seq.next_element()? {
-                    if items.len() == N && !cfg!(tollgate_mutant = "lists_unbounded") {
+                    if items.len() == N && !lacks("lists_unbounded") {
                         return Err(A::Error::custom(format_args!("at most {N} items are read")));
                     }
                     items.push(item);

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use tollgate::mutant::lacks;
+
 use super::parse::Words;
 use super::reply::{Protocol, Replies};
 use super::throttle;
@@ -46,7 +48,7 @@ impl Session {
         if name.eq_ignore_ascii_case(b"CL.THROTTLE") && self.is_admitted {
             return throttle::answer(arguments, service, &mut replies);
         }
-        let http = !cfg!(tollgate_mutant = "browsers_served");
+        let http = !lacks("browsers_served");
         if http && [&b"POST"[..], b"HOST:"].iter().any(|http| name.eq_ignore_ascii_case(http)) {
             // A browser that was led here by a page must not get to the commands in its body.
             service.metrics().malformed(Face::Resp);
