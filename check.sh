@@ -34,7 +34,8 @@ with_mutants() {
     sed -n 's/.*"executable":"\([^"]*\/\([a-z]*\)-[^"]*\)".*/\2 \1/p'
 }
 
-# Runs tests of a target without a rule, where cargo would run them.
+# Runs tests of a target without a rule, where cargo would run them. What proptest finds then is
+# nothing to keep.
 lacking() {
   local rule=$1 target=$2 built where=crates/tollgate
   shift 2
@@ -44,7 +45,11 @@ lacking() {
     *) built=$target ;;
   esac
   built=$(sed -n "s/^$built //p" target/mutants/built)
-  (cd "$where" && TOLLGATE_MUTANT=$rule "$built" --quiet "$@")
+  (
+    cd "$where"
+    export TOLLGATE_MUTANT=$rule PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
+    exec "$built" --quiet "$@"
+  )
 }
 
 mutants() {
