@@ -204,11 +204,13 @@ fn loom_a_drain_that_reports_units_reports_the_oldest_charge_behind_them() {
 
 #[test]
 fn loom_units_given_back_are_among_those_taken() {
+    // Dirty without a unit taken, so that the drain may come before the charge.
+    let before = |credits: &Credits| assert_eq!(credits.charge(A, 1, EXPIRED), Charged::Stale);
     let thread = |credits: &Credits| {
         assert!(is_allowed(credits.charge(A, 1, EARLY)));
         credits.refund(A, 1, EARLY, EARLY);
     };
-    race(&[A], 2, nothing, thread, all, |credits, (), first| {
+    race(&[A], 2, before, thread, all, |credits, (), first| {
         let mut refunded = 0;
         for one in first.into_iter().chain(all(credits)) {
             refunded += one.refund.map_or(0, |(units, _)| units);
