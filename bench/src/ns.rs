@@ -41,6 +41,12 @@ pub fn run(filter: &str) -> bool {
         }
         short |= keyed("keyed-1m-2-threads", MILLION, &stream, 2);
     }
+    if wanted("credit-keyed-1k") {
+        let stream = stream(1000, 64 * CHUNK);
+        let ours = Contender::new("credit cells", vec![ours::credit(1000, &stream)]);
+        let theirs = Contender::new("rate cells", ours::keyed(1000, &stream, 1));
+        short |= compare_contenders("credit-keyed-1k", ours, theirs);
+    }
     if wanted("request") {
         let tenants: Arc<[String]> =
             stream(1000, 64 * CHUNK).iter().map(|key| text(key).to_owned()).collect();

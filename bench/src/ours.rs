@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::{
-    Clock, Descriptor, Entry, Handle, Keyed, Limit, LimitSpec, Limiter, Options, Part, Request,
+    Charged, Clock, Credits, Descriptor, Entry, Handle, Instant, KeyId, Keyed, Limit, LimitSpec,
+    Limiter, Options, Part, Permit, Request,
 };
+use xxhash_rust::xxh3::xxh3_128_with_secret;
 
 use crate::keys::{CHUNK, Cursor, Key, key};
 use crate::measure::Worker;
@@ -57,6 +59,40 @@ pub fn keyed(keys: u64, stream: &Arc<[Key]>, workers: usize) -> Vec<Worker> {
         })
     };
     (0..workers).map(worker).collect()
+}
+
+/// Credit cells for keys out of a stream, hashed as the limiter hashes them, with all that is asked
+/// for permitted. The cells are drained once in 65,536 charges: every few milliseconds.
+pub fn credit(keys: u64, stream: &Arc<[Key]>) -> Worker {
+    let (clock, credits) = (Clock::system(), Credits::new(keys));
+    let secret: [u8; 192] = std::array::from_fn(|at| at as u8 ^ 0x5A);
+    let id = move |key: &Key| {
+        let digest = xxh3_128_with_secret(key, &secret);
+        KeyId::from_bits((digest >> 64) as u64, (digest >> 32) as u32)
+    };
+    let permit = Permit { floor: 0, ceiling: u64::MAX, deadline: Instant::MAX, remaining: 0 };
+    for number in 0..keys {
+        assert_eq!(credits.charge(id(&key(number)), 1, clock.now()), Charged::Stale);
+    }
+    credits.drain(clock.now(), |_| {});
+    for number in 0..keys {
+        assert_eq!(credits.permit(id(&key(number)), &permit), Some(0));
+    }
+    let (mut cursor, mut chunks) = (Cursor::new(stream, 0, 1), 0);
+    Box::new(move || {
+        let mut allowed = 0;
+        for key in cursor.chunk() {
+            let charged = credits.charge(id(key), 1, clock.now());
+            allowed += u64::from(matches!(charged, Charged::Allowed { .. }));
+        }
+        chunks += 1;
+        if chunks % 64 == 0 {
+            credits.drain(clock.now(), |drained| {
+                black_box(drained);
+            });
+        }
+        allowed
+    })
 }
 
 /// A limiter whose `keys` keys have all been charged, and owe for months.

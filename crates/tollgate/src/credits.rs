@@ -3,8 +3,8 @@
 //! A cell is a line of positions that is only ever walked forward: how far it was `taken`, the
 //! `ceiling` up to which it may be, and the `deadline` of that. Any thread charges; one writer, the
 //! driver, brings permissions, drains what was used, and lets cells leave. How much is permitted is
-//! decided elsewhere. The rules are those of the guarantee `eventual`: nothing that was permitted is
-//! ever cut, what is returned is taken first, and units never come back into a cell.
+//! decided elsewhere. The rules are those of the guarantee `eventual`: nothing that was permitted
+//! is ever cut, what is returned is taken first, and units never come back into a cell.
 
 use std::time::Duration;
 
@@ -106,10 +106,10 @@ impl Credits {
     /// Charges a key: passes iff `now` is before the deadline and the positions up to the ceiling
     /// suffice.
     ///
-    /// With 10 taken, a ceiling of 15 and a deadline of 20 ms, 5 units pass at 19 ms; at 20 ms it is
-    /// [`Charged::Stale`]. What does not pass counts as denied. A key without a cell gets one, in
-    /// which nothing is permitted yet, and the next [`drain`](Self::drain) shows it. A cost of 0 is
-    /// a [`peek`](Self::peek).
+    /// With 10 taken, a ceiling of 15 and a deadline of 20 ms, 5 units pass at 19 ms; at 20 ms it
+    /// is [`Charged::Stale`]. What does not pass counts as denied. A key without a cell gets one,
+    /// in which nothing is permitted yet, and the next [`drain`](Self::drain) shows it. A cost of 0
+    /// is a [`peek`](Self::peek).
     #[inline]
     pub fn charge(&self, key: KeyId, cost: u64, now: Instant) -> Charged {
         if cost == 0 {
@@ -140,8 +140,8 @@ impl Credits {
     /// Gives back units of a charge that was made at `charged_at`. They do not come back into the
     /// cell: the next [`drain`](Self::drain) reports them, for the key's owner to count.
     ///
-    /// Nothing comes of a charge that is older than an hour, or of a key without a cell. Beyond 2^40
-    /// units between two drains the rest is lost.
+    /// Nothing comes of a charge that is older than an hour, or of a key without a cell. Beyond
+    /// 2^40 units between two drains the rest is lost.
     pub fn refund(&self, key: KeyId, units: u64, charged_at: Instant, now: Instant) {
         if units == 0 || now.saturating_since(charged_at) > REFUND_AGE_MAX {
             return;
@@ -159,8 +159,8 @@ impl Credits {
     /// Takes, as returned, all positions below the floor that are not taken yet, and then permits
     /// what goes beyond what was permitted before. Returns how many positions it took.
     ///
-    /// With 10 taken and a floor of 12 it takes 2, which no charge can have any more. `None`, and no
-    /// effect, for a key without a cell or with one that was not [drained](Self::drain) yet: a
+    /// With 10 taken and a floor of 12 it takes 2, which no charge can have any more. `None`, and
+    /// no effect, for a key without a cell or with one that was not [drained](Self::drain) yet: a
     /// permission for a cell that left says nothing of its successor.
     pub fn permit(&self, key: KeyId, permit: &Permit) -> Option<u64> {
         let place = self.table.find(key)?.place;
@@ -184,8 +184,8 @@ impl Credits {
     /// Shows each cell that was charged, denied, given back or begun since the last drain, once.
     ///
     /// Whatever happens to a cell after it was made clean makes it dirty again, so nothing is
-    /// missed; what is shown may be newer than that, and then is shown again. `each` must not panic:
-    /// cells that were not shown yet would be forgotten.
+    /// missed; what is shown may be newer than that, and then is shown again. `each` must not
+    /// panic: cells that were not shown yet would be forgotten.
     pub fn drain(&self, now: Instant, mut each: impl FnMut(Drained)) {
         let mut next = self.dirty.take();
         // Ends: each cell is listed once, and those listed from now on are for the next drain.
@@ -320,11 +320,12 @@ impl Credits {
         if !late {
             slot.clear();
         }
+        let early = crate::mutant::lacks("taken_read_first").then(|| slot.position().taken);
         let credit = slot.credit();
         let refund = Refund::unpack(credit.take_refund()).read(now);
         let denied = credit.denied();
         // Last, so that the units given back are among those taken.
-        let taken = slot.position().taken;
+        let taken = early.unwrap_or_else(|| slot.position().taken);
         if late {
             slot.clear();
         }
@@ -409,3 +410,9 @@ const POSITIONS_MAX: u64 = u64::MAX >> 2;
 const KEYS_MAX: u64 = 1 << 30;
 // The list of dirty cells has numbers for all places of the largest table.
 const _: () = assert!(KEYS_MAX as usize / 3 * 4 + 4096 < PLACES_MAX);
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -7,6 +7,8 @@
 //! step: there is no pause in which the whole table is swept. One table algorithm serves every
 //! shape of cell.
 
+mod leave;
+
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -297,52 +299,6 @@ impl<R: Rest> Locked<'_, R> {
         }
     }
 
-    /// Adds a key that was not found, if that takes no other key's place. Returns where it is.
-    ///
-    /// # Errors
-    /// [`Full`], and nothing was added.
-    pub(crate) fn add_if_free(
-        &mut self,
-        key: KeyId,
-        meta: Meta,
-        state: u64,
-    ) -> Result<usize, Full> {
-        debug_assert!(self.find(key).is_none());
-        let way = self.search(key, Instant::ZERO, &|_, _| false);
-        let place = way.free.filter(|_| self.count_one(meta)).ok_or(Full)?;
-        self.table.slots[place].settle(key, meta, state);
-        Ok(place)
-    }
-
-    /// A number above every state in which a key of the segment was told to leave.
-    pub(crate) fn left_below(&self) -> u64 {
-        self.segment.left_below
-    }
-
-    /// Lets the unpinned key at a place leave if its state still is this one; returns whether it
-    /// was.
-    pub(crate) fn leave_at(&mut self, place: usize, state: u64) -> bool {
-        if !self.table.slots[place].take(state) {
-            return false;
-        }
-        self.segment.left_below = self.segment.left_below.max(state + 1);
-        self.leave(place);
-        self.table.used.sub();
-        // Searches end at an empty slot, so those that left before it need not be walked over.
-        let ring = self.table.segment_slots - 1;
-        let mut last = place;
-        for _ in 0..ring {
-            let before = self.start + ((last - self.start).wrapping_sub(1) & ring);
-            let is_last = !self.table.slots[last].goes_on();
-            if !is_last || self.table.slots[before].look() != Seen::Vacant {
-                break;
-            }
-            self.leave(before);
-            last = before;
-        }
-        true
-    }
-
     fn count_one(&self, meta: Meta) -> bool {
         if meta.is_pinned() {
             self.table.pinned.add(1);
@@ -515,9 +471,9 @@ struct Way {
 fn empty_slots<R: Rest>(count: usize) -> Box<[Slot<R>]> {
     let slots = Box::<[Slot<R>]>::new_zeroed_slice(count);
     // SAFETY: a `Slot` is three `AtomicU64`, for which all-zero memory is a value (they have no
-    // niche and no invalid bits), and a `Rest`, for which it is one too. Zeroed pages are given by the system when they are
-    // touched, so a table of a million keys starts at no memory instead of 32 MB
-    // (`bench/RESULTS.md`).
+    // niche and no invalid bits), and a `Rest`, for which it is one too. Zeroed pages are given by
+    // the system when they are touched, so a table of a million keys starts at no memory instead of
+    // 32 MB (`bench/RESULTS.md`).
     let slots = unsafe { slots.assume_init() };
     advise_huge_pages(&slots);
     slots
@@ -653,6 +609,25 @@ mod tests {
         assert_eq!(table.lock(key(1, 0)).add(key(1, 0), FREE, 9, early, |_, _| true), Ok(0));
         assert_eq!(table.lock(key(2, 0)).add(key(2, 0), FREE, 9, late, |_, _| true), Ok(1));
         assert_eq!(table.lock(key(1, 0)).starts_at(early), late);
+    }
+
+    #[test]
+    fn keys_that_are_told_to_leave_leave_no_trace_but_a_number() {
+        let table = Table::<()>::new(100);
+        // Close together, so that the way of a search is long, and around the segment's end.
+        let at = |n: u64| key(u64::MAX / 3 - (n << 50), n as u32);
+        for n in 0..100 {
+            assert!(table.lock(at(n)).add_if_free(at(n), FREE, n * 10).is_ok());
+        }
+        assert_eq!(table.lock(key(9, 9)).add_if_free(key(9, 9), FREE, 0), Err(Full));
+        for n in (0..100).map(|n| n * 37 % 100) {
+            let mut locked = table.lock(at(n));
+            let place = locked.find(at(n)).expect("added").place;
+            assert!(!locked.leave_at(place, n * 10 + 1));
+            assert!(locked.leave_at(place, n * 10));
+        }
+        assert_eq!((table.used(), table.lock(at(0)).left_below()), (0, 991));
+        assert!(table.slots.iter().all(|slot| !slot.goes_on()));
     }
 
     #[test]

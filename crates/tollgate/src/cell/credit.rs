@@ -145,6 +145,9 @@ impl Slot<Credit> {
     ///
     /// The slot may be another key's by now: then that one is shown to the writer once in vain.
     pub(crate) fn mark(&self) -> bool {
+        if crate::mutant::lacks("marked_by_looking") && self.position().is_dirty {
+            return false;
+        }
         // An exchange even if it is marked already. It comes either before the writer's, which then
         // sees the caller's change, or after it, and finds the mark gone. HELD has the bit.
         self.state.fetch_or(DIRTY, Ordering::AcqRel) & DIRTY == 0

@@ -5,6 +5,7 @@ mod cases;
 mod changes;
 mod concurrency;
 mod counting;
+mod credits;
 mod flood;
 mod gcra;
 mod lint;

@@ -89,7 +89,7 @@ fn atomics_are_in_one_file_and_the_clock_in_another() {
         only("unsafe ", "time cell table handle");
         only("std::net", "nowhere");
         only("std::fs", "nowhere");
-        only("thread::spawn", "nowhere");
+        only("thread::spawn", "loom_tests");
         only("sleep(", "nowhere");
     }
 }

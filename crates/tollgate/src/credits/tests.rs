@@ -1,0 +1,333 @@
+//! Credit cells against plain sums, and their corners.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(n: u64) -> KeyId {
+    KeyId { high: 2 + n, low: n as u32 }
+}
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+fn all(credits: &Credits, now: Instant) -> Vec<Drained> {
+    let mut drained = Vec::new();
+    credits.drain(now, |one| drained.push(one));
+    drained
+}
+
+/// A key whose cell the writer has met; returns where it began.
+fn met(credits: &Credits, n: u64) -> u64 {
+    assert_eq!(credits.charge(key(n), 1, at(0)), Charged::Stale);
+    let drained = all(credits, at(0));
+    drained.iter().find(|one| one.key == key(n)).and_then(|one| one.base).expect("a new cell")
+}
+
+fn permit(floor: u64, ceiling: u64, deadline: u64) -> Permit {
+    Permit { floor, ceiling, deadline: at(deadline), remaining: 100 }
+}
+
+#[test]
+fn a_cell_begins_above_every_position_of_those_that_left() {
+    let credits = Credits::new(4);
+    let mut highest = None;
+    for (n, used) in [(0, 7), (1, 3), (0, 0), (2, 5), (0, 0)] {
+        let base = met(&credits, n);
+        assert!(highest.is_none_or(|highest| base > highest), "{base} after {highest:?}");
+        credits.permit(key(n), &permit(base, base + used, 10)).expect("met");
+        if used > 0 {
+            let passed = credits.charge(key(n), used, at(5));
+            assert_eq!(passed, Charged::Allowed { remaining: 100 - used });
+        }
+        assert!(!credits.evict(key(n), base + used + 1));
+        assert_eq!(credits.evict(key(n), base + used), used == 0, "not while it is dirty");
+        all(&credits, at(5));
+        assert_eq!(credits.evict(key(n), base + used), used > 0);
+        highest = Some(base + used);
+    }
+    assert_eq!(credits.used(), 0);
+}
+
+#[test]
+fn a_permission_never_shrinks() {
+    let credits = Credits::new(4);
+    let base = met(&credits, 0);
+    assert_eq!(credits.permit(key(0), &permit(base, base + 5, 10)), Some(0));
+    assert_eq!(credits.permit(key(0), &permit(base, base + 2, 20)), Some(0));
+    assert_eq!(credits.charge(key(0), 4, at(15)), Charged::Allowed { remaining: 96 });
+    assert_eq!(credits.permit(key(0), &permit(base, base + 9, 3)), Some(0));
+    assert_eq!(credits.charge(key(0), 5, at(19)), Charged::Allowed { remaining: 95 });
+    assert_eq!(credits.charge(key(0), 1, at(19)), Charged::OverLimit { remaining: 95 });
+    assert_eq!(credits.charge(key(0), 1, at(20)), Charged::Stale);
+}
+
+#[test]
+fn a_permission_for_a_cell_that_left_says_nothing_of_its_successor() {
+    let credits = Credits::new(4);
+    let base = met(&credits, 0);
+    assert!(credits.evict(key(0), base));
+    assert_eq!(credits.permit(key(0), &permit(base, base + 5, 10)), None);
+    assert_eq!(credits.charge(key(0), 1, at(5)), Charged::Stale);
+    assert_eq!(credits.permit(key(0), &permit(base, base + 5, 10)), None);
+    assert_eq!(credits.charge(key(0), 1, at(5)), Charged::Stale);
+    let drained = all(&credits, at(5));
+    assert_eq!((drained.len(), drained[0].denied), (1, 2));
+    assert!(credits.permit(key(0), &permit(base, base + 5, 10)).is_some());
+}
+
+#[test]
+fn a_cost_of_nothing_touches_nothing() {
+    let credits = Credits::new(1);
+    assert_eq!(credits.charge(key(0), 0, at(0)), Charged::Stale);
+    assert_eq!((credits.used(), all(&credits, at(0))), (0, vec![]));
+    let base = met(&credits, 0);
+    credits.permit(key(0), &permit(base, base + 5, 10)).expect("met");
+    assert_eq!(credits.charge(key(0), 0, at(5)), Charged::Allowed { remaining: 100 });
+    assert_eq!(credits.peek(key(0), 6, at(5)), Charged::OverLimit { remaining: 100 });
+    assert_eq!(credits.peek(key(1), 1, at(5)), Charged::Full);
+    assert_eq!(credits.peek(key(0), 1, at(10)), Charged::Stale);
+    assert_eq!(all(&credits, at(10)), vec![]);
+}
+
+#[test]
+fn a_full_table_takes_no_key_until_one_leaves() {
+    let credits = Credits::new(100);
+    let bases: Vec<u64> = (0..100).map(|n| met(&credits, n)).collect();
+    for n in 100..300 {
+        assert_eq!(credits.charge(key(n), 1, at(0)), Charged::Full);
+    }
+    assert_eq!((credits.used(), all(&credits, at(0))), (100, vec![]));
+    assert!(credits.evict(key(17), bases[17]));
+    assert_eq!(credits.charge(key(100), 1, at(0)), Charged::Stale);
+    assert_eq!(credits.charge(key(101), 1, at(0)), Charged::Full);
+}
+
+#[test]
+fn lines_and_counts_stop_at_their_ends() {
+    let credits = Credits::new(4);
+    met(&credits, 0);
+    let most = Permit { remaining: u64::MAX, ..permit(u64::MAX, u64::MAX, u64::MAX) };
+    assert_eq!(credits.permit(key(0), &most), Some(POSITIONS_MAX));
+    let nothing = Charged::OverLimit { remaining: u64::MAX - POSITIONS_MAX };
+    assert_eq!(credits.charge(key(0), u64::MAX, at(0)), nothing);
+    assert_eq!(credits.charge(key(0), 1, at(0)), nothing);
+    let drained = all(&credits, at(0));
+    assert_eq!((drained[0].taken, drained[0].denied), (POSITIONS_MAX, 1 + (1 << 40) + 1));
+    assert!(credits.evict(key(0), POSITIONS_MAX));
+    // Its successor begins beyond the end, where nothing passes any more.
+    let base = met(&credits, 0);
+    assert_eq!(credits.permit(key(0), &most), Some(0));
+    assert!(matches!(credits.charge(key(0), 1, at(0)), Charged::OverLimit { .. }));
+    assert!(base > POSITIONS_MAX);
+}
+
+#[test]
+fn what_is_given_back_is_as_old_as_its_oldest_charge() {
+    let credits = Credits::new(4);
+    met(&credits, 0);
+    // The times of a refund go round in 2^46 ns: on both sides of such an end.
+    let (round, step) = (1 << 46, 1 << 22);
+    let now = at(3 * round + 50 * step);
+    let ages = [60, 49, 70, 10];
+    for steps in ages {
+        let charged_at = at(now.as_nanos() - steps * step);
+        credits.refund(key(0), 1 << 38, charged_at, now);
+    }
+    let hour = REFUND_AGE_MAX.as_nanos() as u64;
+    credits.refund(key(0), 5, at(now.as_nanos() - hour - 1), now);
+    let drained = all(&credits, now);
+    let oldest = at(now.as_nanos() - 70 * step);
+    assert_eq!(drained[0].refund, Some(((1 << 40) - 1, oldest)));
+    credits.refund(key(0), 5, at(now.as_nanos() - hour), now);
+    let (units, since) = all(&credits, now)[0].refund.expect("not too old");
+    assert_eq!(units, 5);
+    assert!(now.saturating_since(since) >= REFUND_AGE_MAX);
+    credits.refund(key(0), 0, now, now);
+    credits.refund(key(1), 5, now, now);
+    assert_eq!(all(&credits, now), vec![]);
+}
+
+/// A cell as plain sums. Until the writer has met it, nothing but denials can have happened.
+#[derive(Debug, Default)]
+struct Model {
+    is_met: bool,
+    is_dirty: bool,
+    taken: u64,
+    ceiling: u64,
+    deadline: u64,
+    line: u64,
+    denied: u64,
+    refunds: Vec<(u64, u64)>,
+    /// The highest position of a cell that left before it began.
+    left: Option<u64>,
+}
+
+impl Model {
+    fn peek(&self, cost: u64, now: u64) -> Charged {
+        let remaining = self.line.saturating_sub(self.taken);
+        if now >= self.deadline {
+            Charged::Stale
+        } else if self.taken + cost <= self.ceiling {
+            Charged::Allowed { remaining }
+        } else {
+            Charged::OverLimit { remaining }
+        }
+    }
+
+    fn charge(&mut self, cost: u64, now: u64) -> Charged {
+        let answer = self.peek(cost, now);
+        if cost == 0 {
+            return answer;
+        }
+        self.is_dirty = true;
+        match answer {
+            Charged::Allowed { .. } => {
+                self.taken += cost;
+                Charged::Allowed { remaining: self.line.saturating_sub(self.taken) }
+            }
+            denied => {
+                self.denied += cost;
+                denied
+            }
+        }
+    }
+
+    fn permit(&mut self, permit: &Permit) -> Option<u64> {
+        if !self.is_met {
+            return None;
+        }
+        let returned = permit.floor.saturating_sub(self.taken);
+        self.taken += returned;
+        self.is_dirty |= returned > 0;
+        self.line = self.taken + permit.remaining;
+        self.ceiling = self.ceiling.max(permit.ceiling);
+        self.deadline = self.deadline.max(permit.deadline.as_nanos());
+        Some(returned)
+    }
+
+    /// Holds what was drained against what happened.
+    fn drain(&mut self, drained: &Drained) {
+        assert!(self.is_dirty);
+        assert_eq!(drained.base.is_some(), !self.is_met);
+        if let Some(base) = drained.base {
+            assert!(self.left.is_none_or(|left| base > left));
+            (self.taken, self.ceiling, self.line) = (base, base, base);
+        }
+        assert_eq!((drained.taken, drained.denied), (self.taken, self.denied));
+        let units: u64 = self.refunds.iter().map(|(units, _)| units).sum();
+        let oldest = self.refunds.iter().map(|(_, charged_at)| *charged_at).min();
+        assert_eq!(drained.refund.map(|(units, _)| units), oldest.map(|_| units));
+        if let (Some((_, since)), Some(oldest)) = (drained.refund, oldest) {
+            assert!(since.as_nanos() <= oldest && oldest - since.as_nanos() < 1 << 22);
+        }
+        (self.is_met, self.is_dirty) = (true, false);
+        self.refunds.clear();
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Charge(u64, u64),
+    Peek(u64, u64),
+    Refund(u64, u64, u64),
+    Permit(u64, [i64; 3], u64),
+    Drain,
+    Evict(u64, u64),
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (key, cost) = (0..6_u64, 0..8_u64);
+    let moves = [-8_i64..16, -8_i64..32, -50_i64..200];
+    prop_oneof![
+        6 => (key.clone(), cost.clone()).prop_map(|(key, cost)| Step::Charge(key, cost)),
+        1 => (key.clone(), cost.clone()).prop_map(|(key, cost)| Step::Peek(key, cost)),
+        2 => (key.clone(), cost, 0..2_000_u64).prop_map(|(k, c, age)| Step::Refund(k, c, age)),
+        4 => (key.clone(), moves, 0..50_u64).prop_map(|(k, m, r)| Step::Permit(k, m, r)),
+        3 => Just(Step::Drain),
+        3 => (key, 0..3_u64).prop_map(|(key, off)| Step::Evict(key, off / 2)),
+        2 => (0..100_u64).prop_map(Step::Wait),
+    ]
+}
+
+/// Runs the steps on both; a minute of waiting is one unit, and the clock starts a little before
+/// the times of refunds go round.
+fn run(steps: &[Step]) {
+    const KEYS: usize = 4;
+    const MINUTE: u64 = 60_000_000_000;
+    let credits = Credits::new(KEYS as u64);
+    let mut cells: BTreeMap<u64, Model> = BTreeMap::new();
+    let (mut now, mut evicted) = ((1 << 46) - 30 * MINUTE, None);
+    for step in steps {
+        match *step {
+            Step::Charge(n, cost) if cost > 0 && !cells.contains_key(&n) => {
+                let answer = credits.charge(key(n), cost, at(now));
+                if cells.len() == KEYS {
+                    assert_eq!(answer, Charged::Full);
+                } else {
+                    assert_eq!(answer, Charged::Stale);
+                    let cell = Model { left: evicted, ..Model::default() };
+                    cells.entry(n).or_insert(cell).charge(cost, now);
+                }
+            }
+            Step::Charge(n, cost) | Step::Peek(n, cost) => {
+                let charges = matches!(step, Step::Charge(..));
+                let ask = if charges { Credits::charge } else { Credits::peek };
+                let absent = if cells.len() == KEYS { Charged::Full } else { Charged::Stale };
+                let expected = cells.get_mut(&n).map_or(absent, |cell| {
+                    if charges { cell.charge(cost, now) } else { cell.peek(cost, now) }
+                });
+                assert_eq!(ask(&credits, key(n), cost, at(now)), expected);
+            }
+            Step::Refund(n, units, age) => {
+                let charged_at = now - age * MINUTE / 20;
+                credits.refund(key(n), units, at(charged_at), at(now));
+                let cell = cells.get_mut(&n).filter(|_| units > 0 && age <= 1_200);
+                if let Some(cell) = cell {
+                    cell.refunds.push((units, charged_at));
+                    cell.is_dirty = true;
+                }
+            }
+            Step::Permit(n, moves, remaining) => {
+                let taken = cells.get(&n).map_or(0, |cell| cell.taken);
+                let [floor, ceiling, _] = moves.map(|by| taken.saturating_add_signed(by));
+                let deadline = at(now.saturating_add_signed(moves[2]));
+                let permit = Permit { floor, ceiling, deadline, remaining };
+                let expected = cells.get_mut(&n).and_then(|cell| cell.permit(&permit));
+                assert_eq!(credits.permit(key(n), &permit), expected);
+            }
+            Step::Drain => {
+                let drained = all(&credits, at(now));
+                assert_eq!(drained.len(), cells.values().filter(|cell| cell.is_dirty).count());
+                for one in drained {
+                    cells.get_mut(&(one.key.high - 2)).expect("known").drain(&one);
+                }
+            }
+            Step::Evict(n, off) => {
+                let Some(cell) = cells.get(&n).filter(|cell| cell.is_met) else { continue };
+                let goes = off == 0 && !cell.is_dirty;
+                assert_eq!(credits.evict(key(n), cell.taken + off), goes);
+                if goes {
+                    evicted = evicted.max(Some(cell.taken));
+                    cells.remove(&n);
+                }
+            }
+            Step::Wait(by) => now += by,
+        }
+        assert_eq!(credits.used(), cells.len() as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn any_sequence_of_steps_gives_what_plain_sums_give(
+        steps in prop::collection::vec(step(), 0..150),
+    ) {
+        run(&steps);
+    }
+}
