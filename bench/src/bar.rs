@@ -15,7 +15,7 @@ enum Limit {
 }
 
 /// The limits of all bars, by name.
-const BARS: [(&str, Limit); 22] = [
+const BARS: [(&str, Limit); 28] = [
     ("handle", AtMost(1.0)),
     ("handle-2-threads", AtMost(0.7)),
     ("denied", AtMost(1.1)),
@@ -38,6 +38,12 @@ const BARS: [(&str, Limit); 22] = [
     ("grpc-batch", AtLeast(2_000_000.0)),
     ("idle-rss-mib", AtMost(20.0)),
     ("binary-mib", AtMost(30.0)),
+    ("ring-evenness", AtMost(1.05)),
+    ("ring-join", AtMost(0.01)),
+    ("ring-lookup-3-ns", AtMost(50.0)),
+    ("ring-lookup-100-ns", AtMost(50.0)),
+    ("ring-lookup-1000-ns", AtMost(50.0)),
+    ("ring-build-ms", AtMost(300.0)),
 ];
 
 /// Prints the bar of a value that varies from sample to sample, and returns whether it is short.

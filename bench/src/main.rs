@@ -2,7 +2,7 @@
 //! start.
 //!
 //! Every subcommand prints one line a bar and ends with 1 when a bar is short. What is measured is
-//! written in `ns`, `memory`, `instructions` and `daemon`; how, in `measure` and `daemon::row`.
+//! written in `ns`, `memory`, `instructions`, `daemon` and `fleet`; how, in `measure` and `daemon::row`.
 //! Bars are ratios in one run on one machine, counts or sizes: an absolute time says more about the
 //! machine than about the code.
 
@@ -15,6 +15,7 @@ mod ns;
 mod memory;
 mod instructions;
 mod daemon;
+mod fleet;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         ["instructions"] => instructions::run(),
         ["daemon"] => return daemon::run(""),
         ["daemon", filter] => return daemon::run(filter),
+        ["fleet"] => fleet::run(""),
+        ["fleet", filter] => fleet::run(filter),
         ["hot", case] => return done(instructions::hot(case)),
         _ => return done(None),
     };
@@ -41,6 +44,7 @@ fn done(result: Option<()>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("usage: tollgate-bench ns [part of a row's name] | memory [<case> <keys>]");
-    eprintln!("       tollgate-bench instructions | hot <case> | daemon [part of a row's name]");
+    eprintln!("       tollgate-bench instructions | hot <case>");
+    eprintln!("       tollgate-bench daemon [part of a row's name] | fleet [part of a row's name]");
     ExitCode::from(2)
 }

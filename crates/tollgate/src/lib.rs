@@ -63,7 +63,7 @@ pub use policy::FleetRules;
 pub use rate::{Rate, RateError};
 pub use request::{DEFAULT_DOMAIN, Descriptor, Entry, Request, RequestError, Tenant, TenantName};
 pub use reserve::{Reservation, SettleError};
-pub use ring::{Member, NodeId, Ring, RingEpoch};
+pub use ring::{Member, NodeId, Ring, RingEpoch, RingError};
 pub use rules::DomainKind;
 pub use spec::{LimitSpec, OverrideSpec};
 pub use time::{Clock, ClockHand, Instant};
