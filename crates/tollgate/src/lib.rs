@@ -30,6 +30,7 @@ mod each;
 mod explain;
 mod reserve;
 mod brought;
+mod ring;
 pub mod guide;
 
 pub use brought::{Brought, BroughtError};
@@ -46,6 +47,7 @@ pub use path::StepSpec;
 pub use rate::{Rate, RateError};
 pub use request::{DEFAULT_DOMAIN, Descriptor, Entry, Request, RequestError, Tenant, TenantName};
 pub use reserve::{Reservation, SettleError};
+pub use ring::{Member, NodeId, Ring, RingEpoch, RingError};
 pub use rules::DomainKind;
 pub use spec::{LimitSpec, OverrideSpec};
 pub use time::{Clock, ClockHand, Instant};
