@@ -31,6 +31,7 @@ mod explain;
 mod reserve;
 mod brought;
 mod ring;
+pub mod coordinator;
 pub mod guide;
 
 pub use brought::{Brought, BroughtError};

@@ -4,6 +4,7 @@ mod brought;
 mod cases;
 mod changes;
 mod concurrency;
+mod coordinator;
 mod counting;
 mod flood;
 mod gcra;
