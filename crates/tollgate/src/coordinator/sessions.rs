@@ -2,9 +2,9 @@
 //!
 //! A close starts a clock, silence starts the same clock once it has lasted `session_timeout`, and
 //! the same process heard again stops it. A member whose clock has run for `ttl_max`, by whichever
-//! clock, is lost: none of its permissions lives any more. Every replica keeps the clocks, so that a
-//! new leader does not start from nothing; only the leader proposes. Connections, and the log, are
-//! the driver's.
+//! clock, is lost: none of its permissions lives any more. Every replica keeps the clocks, so that
+//! a new leader does not start from nothing; only the leader proposes. Connections, and the log,
+//! are the driver's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,7 @@ pub enum Event {
     Follows,
     /// The members have changed: all of them, as [`State::members`] gives them.
     Members(Vec<(NodeId, StartNumber)>),
-    /// The instant of [`Action::Timeout`] has come.
+    /// The instant of [`Action::Timeout`] has come, and nothing that has arrived is left to read.
     Timeout,
 }
 
@@ -102,11 +102,15 @@ pub struct Sessions {
     options: SessionOptions,
     /// The term in which this replica leads.
     term: Option<u64>,
+    /// Before that it proposes no loss.
+    proposes_from: Instant,
     now: Instant,
     sessions: BTreeMap<NodeId, Session>,
     /// When the leader proposes whose loss; empty on followers.
     due: BTreeSet<(Instant, NodeId)>,
     acknowledge: Option<Action>,
+    /// Whether losses may be proposed now: what proves them wrong may be on its way otherwise.
+    proposes: bool,
     timeout_is_told: bool,
 }
 
@@ -133,10 +137,12 @@ impl Sessions {
         Ok(Self {
             options,
             term: None,
+            proposes_from: Instant::ZERO,
             now: Instant::ZERO,
             sessions: BTreeMap::new(),
             due: BTreeSet::new(),
             acknowledge: None,
+            proposes: false,
             timeout_is_told: true,
         })
     }
@@ -147,6 +153,7 @@ impl Sessions {
     pub fn handle(&mut self, event: Event, now: Instant) {
         self.now = self.now.max(now);
         self.acknowledge = None;
+        self.proposes = event == Event::Timeout;
         self.timeout_is_told = false;
         if self.has_slept() {
             self.count_anew();
@@ -159,6 +166,7 @@ impl Sessions {
                 self.term = Some(term);
                 // Nothing that was proposed before is still to be committed.
                 self.sessions.values_mut().for_each(|session| session.proposed = None);
+                self.proposes_from = self.leases_end();
                 self.count_anew();
             }
             Event::Follows => {
@@ -173,7 +181,7 @@ impl Sessions {
         assert_eq!(self.due.len(), due, "every member is due at some time, if this is the leader");
     }
 
-    /// What is to be done next; [`Action::Timeout`] comes last.
+    /// What is to be done next; [`Action::Timeout`] comes last, and may be in the past.
     ///
     /// A loss that was proposed and is not committed is proposed again after each `heartbeat`.
     pub fn poll(&mut self) -> Option<Action> {
@@ -181,7 +189,7 @@ impl Sessions {
             return Some(acknowledge);
         }
         let (&(at, node), term) = (self.due.first()?, self.term?);
-        if at <= self.now {
+        if at <= self.now && self.proposes {
             let session = self.sessions.get_mut(&node).expect("whoever is due is a member");
             session.proposed = Some(self.now);
             let command = Command::Lose { node, start: session.start };
@@ -239,22 +247,35 @@ impl Sessions {
 
     /// Misses every member from now on, as far as it can't have been missed before.
     ///
-    /// A new leader: members speak to whoever leads, so its silence so far says nothing. And what it
-    /// saw close says that a process is dead, unless that process has spoken to the leader before
-    /// it. It has if it is a member still, a session's time after the close; and under `Deny` a
-    /// lease that the old leader renewed must be over.
+    /// Members speak to whoever leads, so to a new leader their silence so far says nothing. What it
+    /// saw close says that a process is dead, but not for long: had it died then, the leader before
+    /// would have seen that too, and it would be no member any more.
     fn count_anew(&mut self) {
         let (options, now) = (self.options, self.now);
         self.due.clear();
         for session in self.sessions.values_mut() {
             session.heard = now;
-            session.closed = session.closed.filter(|&closed| match options.on_coordinator_loss {
-                OnCoordinatorLoss::Serve => now.saturating_since(closed) <= options.session_timeout,
-                OnCoordinatorLoss::Deny => false,
-            });
+            session.closed = session
+                .closed
+                .filter(|&closed| now.saturating_since(closed) <= options.session_timeout);
         }
         let due = |(&node, session): (&NodeId, &Session)| (self.due_at(session), node);
         self.due = self.sessions.iter().map(due).collect();
+    }
+
+    /// When every lease is over that was renewed before this replica led.
+    ///
+    /// Its own stamps of a close say nothing about them: a node goes on when the leader before has
+    /// heard it after the close. Only under `Serve`, where there are no leases, is no need to wait.
+    fn leases_end(&self) -> Instant {
+        let options = &self.options;
+        match options.on_coordinator_loss {
+            OnCoordinatorLoss::Serve => Instant::ZERO,
+            OnCoordinatorLoss::Deny if cfg!(tollgate_mutant = "leases_forgotten") => Instant::ZERO,
+            OnCoordinatorLoss::Deny => {
+                self.now.saturating_add(options.session_timeout).saturating_add(options.loss_wait())
+            }
+        }
     }
 
     /// Whether this replica was due to do something long ago: it did not run, and what was sent to
@@ -282,7 +303,7 @@ impl Sessions {
         }
         let silent = session.heard.saturating_add(self.options.session_timeout);
         let broken = session.closed.map_or(silent, |closed| closed.min(silent));
-        broken.saturating_add(self.options.loss_wait())
+        broken.saturating_add(self.options.loss_wait()).max(self.proposes_from)
     }
 }
 
@@ -390,6 +411,8 @@ mod tests {
         assert_eq!(sessions.poll(), None);
         // When an election takes longer than ttl_max, there is nothing to wait for.
         sessions.handle(Event::Leads { term: 2 }, at(1_500));
+        assert_eq!(due(&mut sessions), 1_400);
+        sessions.handle(Event::Timeout, at(1_500));
         assert!(matches!(sessions.poll(), Some(Action::Propose { term: 2, .. })));
     }
 
@@ -408,6 +431,13 @@ mod tests {
         sessions.handle(closed(1), at(1_000));
         sessions.handle(Event::Leads { term: 1 }, at(1_300));
         assert_eq!(due(&mut sessions), 1_300 + 2_100);
+        // And a close that it sees only now may be one that the last one knew better.
+        sessions.handle(heard(2), at(1_350));
+        sessions.handle(closed(2), at(1_400));
+        assert_eq!(due(&mut sessions), 1_300 + 2_100);
+        sessions.handle(heard(3), at(3_300));
+        sessions.handle(closed(3), at(3_500));
+        assert_eq!(due(&mut sessions), 3_900);
     }
 
     #[test]
@@ -440,7 +470,7 @@ mod tests {
         // Not even by one that slept, as long as it leads in that term.
         let mut slept = sessions.clone();
         slept.handle(heard(1), at(60_000));
-        assert_eq!(slept.poll(), lose());
+        assert_eq!(slept.poll(), Some(Action::Timeout(at(2_601))));
         // Nobody committed it.
         sessions.handle(Event::Timeout, at(2_601));
         assert_eq!(sessions.poll(), lose());
@@ -466,7 +496,11 @@ mod tests {
         assert_eq!(due(&mut sessions), 3_100);
         sessions.handle(Event::Timeout, at(60_000));
         assert_eq!(due(&mut sessions), 60_000 + 2_100);
-        // A little late is no sleep.
+        // A little late is no sleep, but what was sent meanwhile is read first.
+        let mut heard_late = sessions.clone();
+        heard_late.handle(heard(1), at(62_500));
+        heard_late.handle(Event::Timeout, at(62_500));
+        assert_eq!(due(&mut heard_late), 62_500 + 2_100);
         sessions.handle(Event::Timeout, at(62_500));
         assert_eq!(sessions.poll(), lose());
     }

@@ -12,6 +12,7 @@ mod lint;
 mod matching;
 mod paths;
 mod reserve;
+mod sessions;
 mod several;
 mod support;
 mod tidy;
