@@ -76,7 +76,7 @@ impl Ring {
             return Err(RingError::Twice { node: pair[0].node });
         }
         let order = |(index, member): (usize, &Member)| {
-            let by_index = cfg!(tollgate_mutant = "ring_by_index");
+            let by_index = crate::mutant::lacks("ring_by_index");
             Order::new(if by_index { NodeId(index as u32) } else { member.node })
         };
         let orders = members.iter().enumerate().map(order).collect();
@@ -148,7 +148,7 @@ impl Ring {
                 let is_first = incumbent == NOBODY || {
                     let weight = self.members[usize::from(incumbent)].weight;
                     let incumbent = Arrival::new(ranks[partition], weight);
-                    let stays = cfg!(tollgate_mutant = "ring_incumbents_stay");
+                    let stays = crate::mutant::lacks("ring_incumbents_stay");
                     !stays && Arrival::new(rank, member.weight).is_before(incumbent)
                 };
                 if is_first {
@@ -176,7 +176,7 @@ struct Arrival {
 impl Arrival {
     #[inline]
     fn new(rank: u32, weight: u32) -> Self {
-        let weight = if cfg!(tollgate_mutant = "ring_weights_ignored") { 1 } else { weight };
+        let weight = if crate::mutant::lacks("ring_weights_ignored") { 1 } else { weight };
         Self { way: way(rank), weight: u64::from(weight) }
     }
 
