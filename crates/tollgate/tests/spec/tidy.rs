@@ -25,8 +25,8 @@ fn files(folder: &str) -> Vec<(PathBuf, String)> {
 }
 
 fn all() -> Vec<(PathBuf, String)> {
-    let daemon = "../tollgated/src";
-    ["src", "tests", "examples", daemon].into_iter().flat_map(files).collect()
+    let (daemon, simulator) = ("../tollgated/src", "../tollgate-sim/src");
+    ["src", "tests", "examples", daemon, simulator].into_iter().flat_map(files).collect()
 }
 
 fn name(path: &Path) -> String {
@@ -96,7 +96,7 @@ fn atomics_are_in_one_file_and_the_clock_in_another() {
 
 #[test]
 fn a_module_uses_only_modules_above_it() {
-    for crate_root in ["src", "../tollgated/src"] {
+    for crate_root in ["src", "../tollgated/src", "../tollgate-sim/src"] {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(crate_root);
         let list = fs::read_to_string(root.join("lib.rs")).expect("lib.rs");
         let order: Vec<String> = list

@@ -5,6 +5,8 @@ mod client;
 mod differences;
 mod lint;
 mod paint;
+mod plan;
+mod plan_page;
 mod serve;
 
 use std::io::Write;
@@ -31,6 +33,8 @@ enum Command {
     Explain(ask::Explain),
     /// Look for mistakes in a policy, and tell how it differs from Envoy's rate-limit service
     Lint(lint::Lint),
+    /// Tell what a limit will promise and cost in a fleet that shares it
+    Plan(plan::Plan),
     /// Print the JSON schema of the policy file in TOML
     Schema,
 }
@@ -53,6 +57,7 @@ pub fn run() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
         Command::Lint(lint) => lint.run(),
+        Command::Plan(plan) => plan.run(),
         Command::Schema => {
             say(&format!("{:#}", crate::config::schema()));
             Ok(ExitCode::SUCCESS)

@@ -14,6 +14,7 @@ mod hostile_resp;
 mod http;
 mod metrics;
 mod places;
+mod plan;
 mod reload;
 mod reservations;
 mod resp;
