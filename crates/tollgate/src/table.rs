@@ -484,12 +484,9 @@ fn empty_slots<R: Rest>(count: usize) -> Box<[Slot<R>]> {
 /// (`bench/RESULTS.md`).
 #[cfg(all(not(loom), target_os = "linux"))]
 fn advise_huge_pages<T>(slots: &[T]) {
+    use std::ffi::{c_int, c_void};
     unsafe extern "C" {
-        fn madvise(
-            start: *mut std::ffi::c_void,
-            bytes: usize,
-            advice: std::ffi::c_int,
-        ) -> std::ffi::c_int;
+        fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
     }
     let range = slots.as_ptr_range();
     let start = (range.start as usize).next_multiple_of(HUGE_PAGE_BYTES);
@@ -497,7 +494,7 @@ fn advise_huge_pages<T>(slots: &[T]) {
     if start < end {
         // SAFETY: MADV_HUGEPAGE changes how whole pages inside our own block are backed, not what
         // they hold. A refusal leaves the pages as they are.
-        unsafe { madvise(start as *mut std::ffi::c_void, end - start, MADV_HUGEPAGE) };
+        unsafe { madvise(start as *mut c_void, end - start, MADV_HUGEPAGE) };
     }
 }
 

@@ -59,13 +59,13 @@ impl Writer {
         self.turn += 1;
         let key = key(self.turn % KEYS);
         let Some(cell) = self.known.get_mut(&key) else { return };
-        if evicts && self.turn % 5 == 0 && credits.evict(key, cell.taken + cell.returned) {
+        if evicts && self.turn.is_multiple_of(5) && credits.evict(key, cell.taken + cell.returned) {
             assert_eq!(cell.returned, 0, "a return makes a cell dirty");
             self.known.remove(&key);
             return;
         }
         // Of what was permitted before, a part is taken back now and then.
-        let floor = if self.turn % 3 == 0 { cell.ceiling } else { cell.taken };
+        let floor = if self.turn.is_multiple_of(3) { cell.ceiling } else { cell.taken };
         cell.ceiling = cell.ceiling.max(floor) + self.turn % 40;
         let deadline = Instant::from_nanos(now + 500);
         let permit = Permit { floor, ceiling: cell.ceiling, deadline, remaining: 0 };
@@ -87,7 +87,7 @@ fn together(evicts: bool) -> (Sums, Sums) {
                 continue;
             }
             own.passed += cost;
-            if turn % 4 == 0 {
+            if turn.is_multiple_of(4) {
                 credits.refund(key, 1, now, now);
                 own.refunded += 1;
             }
