@@ -259,8 +259,7 @@ impl<'s> Cluster<'s> {
             offered.refused += cost;
             return;
         }
-        let waits_until = (demand.waits > 0).then_some(at + demand.waits);
-        let asked = Asked { cost, waits_until, demand: index };
+        let asked = Asked { cost, waits: demand.waits > 0, demand: index };
         let now = as_of.unwrap_or_else(|| process.machine.clock.read(at));
         let key_id = key_of(limit, key);
         match process.machine.ask(key_id, id, asked, now) {
@@ -412,7 +411,7 @@ impl<'s> Cluster<'s> {
             match effect {
                 Effect::Send { to, message } => self.send(from, to, message),
                 Effect::Event(event) => self.ledger.events.push((self.now, node, event)),
-                Effect::Admitted { waiter, .. } => {
+                Effect::Admitted { waiter } => {
                     self.admitted(waiter.demand, node, waiter.cost);
                     self.drain_soon(node);
                 }

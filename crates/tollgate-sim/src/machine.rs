@@ -55,7 +55,6 @@ impl Kept {
 pub(crate) struct Waiter {
     pub(crate) id: u64,
     pub(crate) cost: u64,
-    pub(crate) until: Nanos,
     /// Where its client belongs, for the ledger.
     pub(crate) demand: usize,
 }
@@ -77,7 +76,6 @@ pub(crate) enum Effect {
     Event(tollgate::Event),
     /// A request that waited was admitted.
     Admitted {
-        key: KeyId,
         waiter: Waiter,
     },
 }
@@ -134,26 +132,26 @@ impl Machine {
         let kept = self.keys.entry(key).or_default();
         kept.limit = Some(limit);
         // Those who wait go first.
-        if kept.waiters.is_empty() || asked.waits_until.is_none() {
+        if kept.waiters.is_empty() || !asked.waits {
             match self.credits.charge(key, asked.cost, now) {
                 Charged::Allowed { .. } => return Answer::Admitted,
-                Charged::OverLimit { .. } | Charged::Full if asked.waits_until.is_none() => {
+                Charged::OverLimit { .. } | Charged::Full if !asked.waits => {
                     kept.refused = asked.cost;
                     return Answer::Refused { stale: false };
                 }
-                Charged::Stale if asked.waits_until.is_none() => {
+                Charged::Stale if !asked.waits => {
                     kept.refused = asked.cost;
                     return Answer::Refused { stale: true };
                 }
                 Charged::OverLimit { .. } | Charged::Stale | Charged::Full => {}
             }
         }
-        let Some(until) = asked.waits_until.filter(|_| kept.waiters.len() < QUEUE_MAX) else {
+        if kept.waiters.len() >= QUEUE_MAX {
             return Answer::Refused { stale: false };
-        };
+        }
         self.next_waiter += 1;
         let id = self.next_waiter;
-        kept.waiters.push_back(Waiter { id, cost: asked.cost, until, demand: asked.demand });
+        kept.waiters.push_back(Waiter { id, cost: asked.cost, demand: asked.demand });
         self.to_tell.push(key);
         Answer::Waits(id)
     }
@@ -252,7 +250,7 @@ impl Machine {
                 break;
             }
             kept.waiters.pop_front();
-            effects.push(Effect::Admitted { key, waiter });
+            effects.push(Effect::Admitted { waiter });
         }
         let waiting = kept.waiters.front().map_or(0, |waiter| waiter.cost);
         if waiting != kept.told_waiting {
@@ -265,7 +263,7 @@ impl Machine {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) cost: u64,
-    pub(crate) waits_until: Option<Nanos>,
+    pub(crate) waits: bool,
     pub(crate) demand: usize,
 }
 
