@@ -1,7 +1,7 @@
 //! A run: a fleet in virtual time, one event after another, all of it from one seed.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use tollgate::coordinator::{Lease, OnCoordinatorLoss, SessionOptions};
 use tollgate::{
@@ -37,6 +37,8 @@ struct Cluster<'s> {
     keys: BTreeMap<KeyId, (usize, u32)>,
     ledger: Ledger,
     effects: Vec<Effect>,
+    /// Who first answered for a key in a ring epoch.
+    answered: HashMap<(KeyId, u64), NodeId>,
 }
 
 /// Where a node's processes run, one after another.
@@ -47,6 +49,8 @@ struct Place {
     lives: u32,
     /// When the last message from the coordinator arrives, so that they stay in order.
     told_until: Nanos,
+    /// When the last message to it does.
+    asked_until: Nanos,
 }
 
 struct Process {
@@ -114,8 +118,13 @@ impl<'s> Cluster<'s> {
         for (limit, of) in scenario.limits.iter().enumerate() {
             ledger.changes.push(Change { at: 0, limit, rate: of.rate, burst: of.burst });
         }
-        let place =
-            |node| Place { id: NodeId::new(node + 1), process: None, lives: 0, told_until: 0 };
+        let place = |node| Place {
+            id: NodeId::new(node + 1),
+            process: None,
+            lives: 0,
+            told_until: 0,
+            asked_until: 0,
+        };
         let mut keys = BTreeMap::new();
         for demand in &scenario.demands {
             keys.insert(key_of(demand.limit, demand.key), (demand.limit, demand.key));
@@ -132,6 +141,7 @@ impl<'s> Cluster<'s> {
             keys,
             ledger,
             effects: Vec::new(),
+            answered: HashMap::new(),
             scenario,
         }
     }
@@ -207,12 +217,12 @@ impl<'s> Cluster<'s> {
             }
             Step::Tell { node, life, tell } => self.told(node, life, *tell),
             Step::Control => {
+                self.control_wakes_at = Nanos::MAX;
                 if self.control.wakes_at <= self.now {
                     self.control.wakes_at = Nanos::MAX;
-                    self.control_wakes_at = Nanos::MAX;
                     self.control.wake(self.now);
-                    self.hear_control();
                 }
+                self.hear_control();
             }
             Step::Fault(index) => self.fault(self.scenario.faults[index].1),
             Step::Start { node } => self.start(node),
@@ -329,7 +339,10 @@ impl<'s> Cluster<'s> {
     fn start(&mut self, node: u32) {
         let scenario = self.scenario;
         let place = &mut self.places[node as usize];
-        if place.process.is_some() {
+        if let Some(process) = &place.process {
+            if process.is_leaving {
+                self.at(self.now + 50 * MS, Step::Start { node });
+            }
             return;
         }
         place.lives += 1;
@@ -434,6 +447,16 @@ impl<'s> Cluster<'s> {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
+        if let Message::Snapshots(batch) = &message {
+            let ring_epoch = batch.owner_epoch.ring.get();
+            for snapshot in &batch.snapshots {
+                let first = *self.answered.entry((snapshot.key, ring_epoch)).or_insert(from);
+                if first != from {
+                    let two = (self.now, snapshot.key, first.get() - 1, from.get() - 1);
+                    self.ledger.double_owners.push(two);
+                }
+            }
+        }
         self.ledger.messages += 1;
         self.ledger.entries += match &message {
             Message::Reports(batch) => batch.reports.len() as u64,
@@ -468,7 +491,10 @@ impl<'s> Cluster<'s> {
     fn ask_control(&mut self, node: u32, ask: Ask) {
         if !self.cuts.is_silent(node, self.now) {
             let delay = self.chance.between(200_000, MS);
-            self.at(self.now + delay, Step::Ask { node, ask });
+            let place = &mut self.places[node as usize];
+            place.asked_until = place.asked_until.max(self.now + delay);
+            let at = place.asked_until;
+            self.at(at, Step::Ask { node, ask });
         }
     }
 
