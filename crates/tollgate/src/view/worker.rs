@@ -61,8 +61,8 @@ pub(crate) struct View {
     /// How long the last permission was to live.
     ttl: Duration,
     used_at: Instant,
-    /// Whether nobody waited when the last credit was granted: then another like those that did not
-    /// wait should find what they did not.
+    /// Whether what is not used is kept: callers that do not wait should find what the last of them
+    /// did not, while those who wait can have it back when they come.
     keeps: bool,
 }
 
@@ -136,7 +136,7 @@ impl View {
             cadence: Duration::ZERO,
             ttl: Duration::ZERO,
             used_at: now,
-            keeps: false,
+            keeps: true,
         }
     }
 
@@ -171,6 +171,10 @@ impl View {
         self.waiting = usage.waiting;
         if usage.refused > 0 {
             self.refused = usage.refused;
+            self.keeps = true;
+        }
+        if usage.waiting > 0 {
+            self.keeps = false;
         }
         if let Some((units, charged_at)) = refund {
             self.refund(units, charged_at, times, now);
@@ -257,7 +261,6 @@ impl View {
             self.ttl = if ttl.is_zero() { self.ttl } else { ttl };
         }
         if granted {
-            self.keeps = self.waiting == 0;
             self.refused = 0;
         }
         let changed = old != (self.floor, self.ceiling, self.deadline);
@@ -365,7 +368,8 @@ impl View {
         let used = self.taken.saturating_sub(self.told.taken);
         let many = |limit: &ViewLimit| used >= REPORT_UNITS.min(limit.local_cap.div_ceil(2));
         let left = self.ceiling.saturating_sub(self.taken);
-        limit.is_some_and(many) && left <= used
+        // What is spent only leaks once it is told.
+        used > 0 && left == 0 || limit.is_some_and(many) && left <= used
     }
 
     /// Whether what it holds goes back: its time is over, or nobody wants it.
