@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use tollgate::coordinator::{Lease, OnCoordinatorLoss, SessionOptions};
 use tollgate::{
-    FleetLimitId, FleetRules, Input, Instant, KeyId, Message, NodeId, NodeOptions, ViewLimit,
+    FleetLimitId, FleetRules, Input, Instant, KeyId, Member, Message, NodeId, NodeOptions, Ring,
+    RingEpoch, ViewLimit,
 };
 
 use crate::chance::Chance;
@@ -116,7 +117,8 @@ impl<'s> Cluster<'s> {
         let rules = rules_of(scenario);
         let mut ledger = Ledger { contacts: vec![0; scenario.limits.len()], ..Ledger::default() };
         for (limit, of) in scenario.limits.iter().enumerate() {
-            ledger.changes.push(Change { at: 0, limit, rate: of.rate, burst: of.burst });
+            let (rate, burst) = (of.rate, of.burst);
+            ledger.changes.push(Change { at: 0, limit, rate, burst, is_removal: false });
         }
         let place = |node| Place {
             id: NodeId::new(node + 1),
@@ -424,6 +426,7 @@ impl<'s> Cluster<'s> {
             match effect {
                 Effect::Send { to, message } => self.send(from, to, message),
                 Effect::Event(event) => self.ledger.events.push((self.now, node, event)),
+                Effect::Contact { limit } => self.ledger.contacts[limit.0 as usize] += 1,
                 Effect::Admitted { waiter } => {
                     self.admitted(waiter.demand, node, waiter.cost);
                     self.drain_soon(node);
@@ -648,7 +651,21 @@ impl<'s> Cluster<'s> {
                 let view = ViewLimit::new(rate, burst, rules.revision, self.interval());
                 let local_cap = cap.unwrap_or(view.local_cap);
                 rules.limits.insert(id, ViewLimit { local_cap, bootstrap, ..view });
-                self.ledger.changes.push(Change { at: self.now, limit, rate, burst });
+                let at = self.now;
+                self.ledger.changes.push(Change { at, limit, rate, burst, is_removal: false });
+                self.control.put_rules(rules);
+                self.hear_control();
+            }
+            Fault::Remove { limit } => {
+                let mut rules = self.control.rules.clone();
+                rules.revision += 1;
+                if rules.limits.remove(&FleetLimitId(limit as u32)).is_none() {
+                    return;
+                }
+                let known = self.ledger.changes.iter().rfind(|change| change.limit == limit);
+                let known = *known.expect("a limit begins with a change");
+                let change = Change { at: self.now, is_removal: true, ..known };
+                self.ledger.changes.push(change);
                 self.control.put_rules(rules);
                 self.hear_control();
             }
@@ -732,6 +749,14 @@ impl<'s> Cluster<'s> {
         }
         self.ledger
     }
+}
+
+/// The node that owns a limit's key while all are members.
+#[must_use]
+pub fn owner_of(scenario: &Scenario, limit: usize, key: u32) -> u32 {
+    let member = |node| Member { node: NodeId::new(node + 1), weight: 1 };
+    let ring = Ring::new(RingEpoch::ZERO, (0..scenario.nodes).map(member)).expect("few nodes");
+    ring.owner(key_of(limit, key)).map_or(0, |node| node.get() - 1)
 }
 
 /// The key of a limit, as its nodes know it.

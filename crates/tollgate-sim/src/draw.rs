@@ -48,7 +48,8 @@ fn limit(chance: &mut Chance) -> SimLimit {
     // From less than a round trip of the rate to a second of it.
     let burst = (units * chance.between(5, 1_000) / 1_000).max(1);
     let local_cap = chance.happens(0.3).then(|| chance.between(1, burst));
-    SimLimit { rate, burst, local_cap, bootstrap: 0 }
+    let bootstrap = if chance.happens(0.1) { chance.between(1, 3) } else { 0 };
+    SimLimit { rate, burst, local_cap, bootstrap }
 }
 
 fn demand(
@@ -130,8 +131,8 @@ fn faults(
     // A third of the runs have none, a third have one kind, a third have all.
     let kinds: Vec<u64> = match chance.between(0, 2) {
         0 => return Vec::new(),
-        1 => vec![chance.between(0, 7)],
-        _ => (0..8).collect(),
+        1 => vec![chance.between(0, 8)],
+        _ => (0..9).collect(),
     };
     let count = chance.between(1, 6);
     let mut faults = Vec::new();
@@ -159,6 +160,7 @@ fn faults(
                 let rate = Rate::new(units.max(1), SECOND).expect("a rate");
                 Fault::Change { limit, rate, burst: burst.max(1) }
             }
+            7 => Fault::Remove { limit: chance.between(0, limits.len() as u64 - 1) as usize },
             _ => Fault::Failover,
         };
         faults.push((at, fault));

@@ -19,5 +19,5 @@ pub mod plot;
 pub mod scenario;
 
 pub use chance::Chance;
-pub use cluster::run;
+pub use cluster::{owner_of, run};
 pub use number::{duration, number};

@@ -415,10 +415,9 @@ impl Node {
         }
         for snapshot in &batch.snapshots {
             let Some(entry) = self.views.get_mut(&snapshot.key) else { continue };
-            let generation = self.rules.limit(entry.view.limit).map(|limit| limit.generation);
+            let limit = self.rules.limit(entry.view.limit);
             let times = &self.options.times;
-            let permit =
-                entry.view.handle_snapshot(snapshot, batch.owner_epoch, generation, times, now);
+            let permit = entry.view.handle_snapshot(snapshot, batch.owner_epoch, limit, times, now);
             if let Some(permit) = permit {
                 self.outputs.push_back(Output::Permit { key: snapshot.key, permit });
             }

@@ -108,7 +108,8 @@ struct Curve {
     /// From when on: the largest R of the time, and the largest B.
     steps: Vec<(Nanos, Rate, u64)>,
     drift_ppm: u64,
-    bootstrap: f64,
+    /// Units that first contacts were allowed.
+    bootstrap: u64,
 }
 
 impl Curve {
@@ -144,7 +145,7 @@ impl Curve {
         };
         let steps = edges.iter().map(step).collect();
         let contacts = ledger.contacts.get(limit).copied().unwrap_or(0);
-        let bootstrap = (scenario.limits[limit].bootstrap * contacts) as f64;
+        let bootstrap = scenario.limits[limit].bootstrap * contacts;
         Self { steps, drift_ppm: u64::from(scenario.drift_ppm), bootstrap }
     }
 
@@ -167,9 +168,10 @@ impl Curve {
             let (_, rate, burst) = self.steps[step];
             let unit = u128::from(rate.period_ns()) * MILLION;
             level += u128::from(admission.net()) * unit;
-            let over = level as f64 / unit as f64 - burst as f64 - self.bootstrap;
+            let allowed = burst + self.bootstrap;
+            let over = level as f64 / unit as f64 - allowed as f64;
             // Exact where it matters: whether it is above at all.
-            let is_over = self.bootstrap > 0.0 && over > 0.0 || level > u128::from(burst) * unit;
+            let is_over = level > u128::from(allowed) * unit;
             let over = if is_over { over.max(1e-9) } else { over.min(0.0) };
             if over > worst.0 {
                 worst = (over, admission.at);
@@ -206,6 +208,7 @@ pub fn change_lag(scenario: &Scenario) -> Nanos {
         | Fault::Stop { .. }
         | Fault::Cut { .. }
         | Fault::Change { .. }
+        | Fault::Remove { .. }
         | Fault::Failover => 0,
     };
     scenario.faults.iter().map(longest).max().unwrap_or(0) + SECOND + 20 * MS
