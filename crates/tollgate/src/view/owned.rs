@@ -87,9 +87,11 @@ impl Owned {
 
     /// Adds a record that another owner handed over.
     pub(super) fn add_record(&mut self, who: Who, record: Record) {
-        self.outstanding += record.outstanding();
-        self.demand += record.demand;
-        self.records.insert(who, record);
+        if self.has_room_for(who) {
+            self.outstanding += record.outstanding();
+            let before = self.records.insert(who, record);
+            self.outstanding -= before.map_or(0, |before| before.outstanding());
+        }
     }
 
     pub(super) fn has_room_for(&self, who: Who) -> bool {

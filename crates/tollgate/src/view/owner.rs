@@ -114,7 +114,8 @@ impl Owner {
         let grounds = Grounds { limit, standing, times: &self.times, version: self.version };
         owned.follow(&grounds, now);
         self.counts.reports += 1;
-        self.counts.units += owned.apply(who, report, by.round_trip, now);
+        let units = owned.apply(who, report, by.round_trip, now);
+        self.counts.units = self.counts.units.saturating_add(units);
         let mut told = Vec::new();
         self.counts.granted += owned.grant(who, &grounds, now, &mut told);
         for to in told {
@@ -136,7 +137,8 @@ impl Owner {
             self.agenda.pop();
             let Some(owned) = self.keys.get_mut(&key) else { continue };
             if let Some(who) = who {
-                self.counts.expired += owned.visit_record(key, who, at, now, &mut self.agenda);
+                let expired = owned.visit_record(key, who, at, now, &mut self.agenda);
+                self.counts.expired = self.counts.expired.saturating_add(expired);
                 owned.plan(key, now, &mut self.agenda);
                 continue;
             }
