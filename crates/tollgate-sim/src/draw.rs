@@ -1,5 +1,5 @@
-//! A scenario for each seed: every fault by itself and all together, greedy clients and clients that
-//! hold on to what they have.
+//! A scenario for each seed: every fault by itself and all together, greedy clients and clients
+//! that hold on to what they have.
 
 use std::time::Duration;
 
@@ -82,12 +82,10 @@ fn demand(
         0 | 1 => vec![each],
         // One hot worker, the others hardly.
         2 => {
-            let hot = Demand {
-                nodes: vec![chance.between(0, nodes - 1) as u32],
-                per_second: total,
-                ..each.clone()
-            };
-            vec![hot, Demand { per_second: (total / 50.0 / nodes as f64).max(0.5), ..each }]
+            let per_second = (total / 50.0 / nodes as f64).max(0.5);
+            let trickle = Demand { per_second, ..each.clone() };
+            let nodes = vec![chance.between(0, nodes - 1) as u32];
+            vec![Demand { nodes, per_second: total, ..each }, trickle]
         }
         // Hold and spend at once: a trickle keeps permissions alive, bursts spend them everywhere.
         3 => {

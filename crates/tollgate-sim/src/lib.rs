@@ -6,18 +6,17 @@
 //! one page. Nothing here opens a file, a socket or a clock.
 
 mod chance;
-pub mod check;
-mod cluster;
-mod control;
-pub mod draw;
+mod number;
+pub mod plot;
+pub mod plan;
+pub mod scenario;
+mod network;
 pub mod ledger;
 mod machine;
-mod network;
-mod number;
-pub mod plan;
-pub mod plot;
-pub mod scenario;
+mod control;
+mod cluster;
+pub mod check;
+pub mod draw;
 
-pub use chance::Chance;
 pub use cluster::{owner_of, run};
 pub use number::{duration, number};

@@ -240,7 +240,7 @@ fn way(rank: u32) -> u64 {
     let normal = rest << (2 * HALF_BITS - exponent);
     let (knot, beyond) = ((normal >> HALF_BITS & HALF) as usize, u64::from(normal & HALF));
     let (low, high) = (LOG2[knot], LOG2[knot + 1]);
-    let log = (u64::from(exponent) << WAY_BITS) + low + ((high - low) * beyond >> HALF_BITS);
+    let log = (u64::from(exponent) << WAY_BITS) + low + (((high - low) * beyond) >> HALF_BITS);
     (u64::from(2 * HALF_BITS + 1) << WAY_BITS) - log
 }
 

@@ -36,8 +36,8 @@ pub fn cases() -> Vec<Case> {
     };
     let hot = |scenario: &mut Scenario, total: f64| {
         let each = scenario.demands[0].clone();
-        let hot = Demand { nodes: vec![3], per_second: total, ..each.clone() };
-        let trickle = Demand { per_second: 1.0, ..each };
+        let trickle = Demand { per_second: 1.0, ..each.clone() };
+        let hot = Demand { nodes: vec![3], per_second: total, ..each };
         scenario.demands = vec![hot, trickle];
     };
     let zipf = |scenario: &mut Scenario| {
@@ -176,7 +176,8 @@ pub fn of_one_bucket(scenario: &Scenario) -> f64 {
     admitted / (now * rate.min(per_second))
 }
 
-/// Admitted units over what could have been, after the first second; fleet-wide, of the first limit.
+/// Admitted units over what could have been, after the first second; fleet-wide, of the first
+/// limit.
 #[must_use]
 pub fn of(scenario: &Scenario, ledger: &Ledger) -> f64 {
     let counted = scenario.lasts - WARM_UP;

@@ -59,7 +59,8 @@ impl Meter {
         }
     }
 
-    /// Adds what was spent, or is assumed to be. Returns when it entered, for [`lower`](Self::lower).
+    /// Adds what was spent, or is assumed to be. Returns when it entered, for
+    /// [`lower`](Self::lower).
     pub(super) fn add(&mut self, units: u64, now: Instant) -> Instant {
         self.advance(now);
         let entered = self.lows.note(self.level, now);
@@ -126,8 +127,7 @@ impl Meter {
             return;
         }
         let (old, new) = (self.period(), u128::from(rate.period_ns()));
-        let convert = |level: u128| level / old * new + (level % old * new).div_ceil(old);
-        self.level = convert(self.level);
+        self.level = self.level / old * new + (self.level % old * new).div_ceil(old);
         self.lows.convert(|low| low / old * new + low % old * new / old);
         self.rate = rate;
     }
@@ -158,8 +158,8 @@ impl Meter {
 ///
 /// A level leaks, so it is lowest right before something enters. Of those points only they matter
 /// than which no later one is lower: times and levels both rise. When there are too many, two
-/// neighbours that are close for their age become one, with the later time and the lower level: less
-/// comes back, never more.
+/// neighbours that are close for their age become one, with the later time and the lower level:
+/// less comes back, never more.
 #[derive(Debug, Clone, Default)]
 struct Lows {
     points: Vec<(Instant, u128)>,

@@ -270,8 +270,8 @@ impl View {
         changed.then(|| self.permission(snapshot.remaining))
     }
 
-    /// Whether an owner may have said so: of what this cell took, and of no more than a burst beyond
-    /// it. Positions run out, so that nobody else's number may move a cell on.
+    /// Whether an owner may have said so: of what this cell took, and of no more than a burst
+    /// beyond it. Positions run out, so that nobody else's number may move a cell on.
     fn is_sane(&self, snapshot: &Snapshot, limit: Option<&ViewLimit>) -> bool {
         let known = self.ceiling.max(self.taken);
         // Grants that were lost on the way lie between what is known here and the floor.

@@ -156,7 +156,11 @@ fn handle(node: &mut Node, input: Input, now: Instant) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn no_message_breaks_a_node(
@@ -176,7 +180,7 @@ proptest! {
             now += wait;
             let at = Instant::from_nanos(now);
             let drained = Drained {
-                key: KeyId::from_bits(index % 4 << 60, 7),
+                key: KeyId::from_bits((index % 4) << 60, 7),
                 base: Some(index),
                 taken: index,
                 denied: 1,
