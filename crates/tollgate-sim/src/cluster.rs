@@ -564,6 +564,8 @@ impl<'s> Cluster<'s> {
                 }
                 process.start = start;
                 process.connection += 1;
+                let until = process.lease.grants_until();
+                self.tell(node, Input::Lease(until));
                 let age = std::time::Duration::from_nanos(self.now - decided);
                 self.tell(node, Input::Ring { change, age, start, is_restart });
             }
@@ -639,7 +641,9 @@ impl<'s> Cluster<'s> {
                 let (start, connection, life) = (process.start, process.connection, process.life);
                 let until = process.lease.grants_until();
                 self.ask_control(node, Ask::Closed { start, connection });
-                self.tell(node, Input::Lease(until));
+                if self.paused(node).is_none() {
+                    self.tell(node, Input::Lease(until));
+                }
                 self.at(at + back_after, Step::Reconnect { node, life });
             }
             Fault::Change { limit, rate, burst } => {
@@ -694,7 +698,10 @@ impl<'s> Cluster<'s> {
                 self.ask(index, node, Some(began));
             }
         }
-        self.tell(node, Input::Timeout);
+        // What it would have been told meanwhile.
+        let Some(process) = &self.places[node as usize].process else { return };
+        let until = process.lease.grants_until();
+        self.tell(node, Input::Lease(until));
     }
 
     fn is_alive(&self, node: u32, life: u32) -> bool {

@@ -102,10 +102,12 @@ impl Control {
                 self.hear(Event::Heartbeat { node: from, start, connection }, at);
                 let actions = self.act(at);
                 let is_heard = |action: &Action| matches!(action, Action::Acknowledge { .. });
+                // Before it learns that it is still the owner of what it owned, it learns of what
+                // it does not own any more.
+                self.catch_up(from);
                 if actions.iter().any(is_heard) {
                     self.out.push((from, Tell::Heard { sent_at }));
                 }
-                self.catch_up(from);
             }
             Ask::Closed { start, connection } => {
                 let start = StartNumber::new(start);

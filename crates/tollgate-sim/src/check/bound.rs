@@ -76,7 +76,7 @@ fn envelope(scenario: &Scenario, ledger: &Ledger, limit: usize) -> f64 {
                 overlap += lasted.as_secs_f64() + scenario.times.ttl_max.as_secs_f64();
             }
             Event::Paused { .. } => is_paused = true,
-            Event::Overlap { .. } | Event::HandoverLate { .. } | Event::OwnerFull => {}
+            Event::Overlap { .. } | Event::HandoverLate { .. } | Event::Full => {}
         }
     }
     if overlap == 0.0 && !is_paused {

@@ -123,8 +123,8 @@ pub enum Event {
         /// Whose.
         from: NodeId,
     },
-    /// A key was refused for want of room.
-    OwnerFull,
+    /// There was no room for a key, here as a worker or as its owner, or for a worker of it.
+    Full,
 }
 
 /// What a node did so far, and what it holds.

@@ -180,7 +180,7 @@ impl Node {
             self.pipeline.cancel(owner, key, at);
         }
         if self.views.len() >= self.options.keys_max {
-            self.outputs.push_back(Output::Event(Event::OwnerFull));
+            self.outputs.push_back(Output::Event(Event::Full));
             return;
         }
         if !lacks("new_cell_epoch") {
@@ -261,11 +261,13 @@ impl Node {
         by: Reporter,
         now: Instant,
     ) -> Option<crate::view::Snapshot> {
-        // Keys that others own were taken away when the ring changed.
-        let began = if self.owner.key(report.key).is_some() {
+        let tenure = self.tenure.as_ref()?;
+        // Keys that others own were taken away when the ring changed; those that are still being
+        // handed over may be here in part.
+        let began = if self.owner.key(report.key).is_some() && !tenure.awaits() {
             Instant::ZERO
         } else {
-            match self.tenure.as_ref()?.charge(report.key) {
+            match tenure.charge(report.key) {
                 Charge::Since(began) => began,
                 Charge::Awaited if lacks("handover_awaited") => Instant::ZERO,
                 Charge::Awaited | Charge::Others => return None,
@@ -275,7 +277,7 @@ impl Node {
         let standing = self.standing();
         let answer = self.owner.handle_report(report, by, limit.as_ref(), began, &standing, now);
         answer.unwrap_or_else(|_| {
-            self.outputs.push_back(Output::Event(Event::OwnerFull));
+            self.outputs.push_back(Output::Event(Event::Full));
             None
         })
     }
@@ -287,6 +289,9 @@ impl Node {
         }
         for snapshot in &batch.snapshots {
             let Some(entry) = self.views.get_mut(&snapshot.key) else { continue };
+            if entry.owner != Some(from) {
+                continue;
+            }
             let limit = self.rules.limit(entry.view.limit);
             let times = &self.options.times;
             let permit = entry.view.handle_snapshot(snapshot, batch.owner_epoch, limit, times, now);
@@ -313,10 +318,13 @@ impl Node {
         if part == Part::New {
             for handed in &handover.keys {
                 let Some(limit) = self.rules.limit(handed.limit) else { continue };
+                if !tenure.was_of(handed.key, from) {
+                    continue;
+                }
                 let owned = Owned::received(handed, limit, &self.options.times, now);
                 if self.owner.put(handed.key, owned, now).is_err() {
                     tenure.distrust(from, &self.options.times, now);
-                    self.outputs.push_back(Output::Event(Event::OwnerFull));
+                    self.outputs.push_back(Output::Event(Event::Full));
                 }
             }
         }
@@ -344,7 +352,7 @@ impl Node {
                 let is_cut_off = change.previous.epoch() != tenure.epoch()
                     || change.lost.contains(&self.me)
                     || is_new_life;
-                let began = tenure.adopt(change, times, now);
+                let began = tenure.adopt(change, is_cut_off, times, now);
                 if is_cut_off {
                     let keys = self.owner.take(|_| true).len() as u64;
                     if keys > 0 {
