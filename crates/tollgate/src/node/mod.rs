@@ -172,7 +172,11 @@ impl Node {
     }
 
     fn standing(&self) -> Standing {
-        Standing { grants_until: self.grants_until, stretch: self.load.stretch() }
+        Standing {
+            start: self.start,
+            grants_until: self.grants_until,
+            stretch: self.load.stretch(),
+        }
     }
 
     fn begin(&mut self, key: KeyId, limit: FleetLimitId, base: u64, now: Instant) {
