@@ -443,7 +443,7 @@ impl View {
 }
 
 /// Reports whose time of sending is remembered; an older one's acknowledgement permits nothing.
-const SENT_MAX: usize = 4;
+const SENT_MAX: usize = 8;
 /// Units after which a report may come forward.
 const REPORT_UNITS: u64 = 32;
 /// Units that an owner may have permitted since the last snapshot that came: of 2^62 positions.
