@@ -92,9 +92,8 @@ impl Pipeline {
         let Some(lane) = self.lanes.get_mut(&owner) else { return };
         lane.under_way.take_if(|under_way| under_way.batch == batch);
         let place = lane.unanswered.iter().position(|unanswered| unanswered.batch == batch);
-        let Some(under_way) = place.and_then(|place| lane.unanswered.drain(..=place).last()) else {
-            return;
-        };
+        let Some(place) = place else { return };
+        let Some(under_way) = lane.unanswered.drain(..=place).next_back() else { return };
         let took = now.saturating_since(under_way.sent_at);
         lane.round_trip =
             if lane.round_trip.is_zero() { took } else { (lane.round_trip * 7 + took) / 8 };
