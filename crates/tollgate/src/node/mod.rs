@@ -350,7 +350,10 @@ impl Node {
         self.start = start;
         let times = &self.options.times;
         match &mut self.tenure {
-            None => self.tenure = Some(Tenure::new(self.me, change, is_restart, times, now)),
+            None => {
+                let tenure = Tenure::new(self.me, change, age, is_restart, times, now);
+                self.tenure = Some(tenure);
+            }
             Some(tenure) if change.ring.epoch() <= tenure.epoch() => return,
             Some(tenure) => {
                 // Others were in charge without this node having handed anything over.
