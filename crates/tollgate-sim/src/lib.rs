@@ -17,6 +17,8 @@ mod control;
 mod cluster;
 pub mod check;
 pub mod draw;
+mod shrink;
 
 pub use cluster::{owner_of, run};
 pub use number::{duration, number};
+pub use shrink::shrink;
