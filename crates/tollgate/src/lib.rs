@@ -15,6 +15,7 @@ mod request;
 mod gcra;
 mod path;
 mod spec;
+mod allowance;
 mod limit;
 mod decision;
 mod cell;
@@ -42,6 +43,7 @@ mod report;
 mod node;
 pub mod guide;
 
+pub use allowance::Allowance;
 pub use brought::{Brought, BroughtError};
 pub use charge::TableFull;
 pub use counts::Counts;
@@ -51,7 +53,7 @@ pub use explain::{Applies, Explained, Explanation, Walk};
 pub use gcra::{Oversize, Retry};
 pub use handle::{Handle, Keyed};
 pub use key::{KeyId, Part, Secret};
-pub use limit::{Allowance, Limit, LimitError};
+pub use limit::{Limit, LimitError};
 pub use limiter::{LimitStatus, Limiter, Options};
 pub use message::{
     BATCH_BYTES, Message, REPORT_ENTRY_BYTES, Refusal, ReportBatch, SNAPSHOT_ENTRY_BYTES,
