@@ -59,7 +59,7 @@ impl Allowance {
     }
 }
 
-/// A wrong field of an allowance, before it is known whose it is.
+/// A wrong field of a limit or an override, before it is known whose it is.
 pub(crate) struct Fault {
     pub(crate) field: &'static str,
     pub(crate) value: String,
@@ -77,8 +77,11 @@ impl Fault {
 
     pub(crate) fn override_field(&self) -> &'static str {
         match self.field {
+            "key" => "override.key",
             "rate" => "override.rate",
             "burst" => "override.burst",
+            "local_cap" => "override.local_cap",
+            "bootstrap" => "override.bootstrap",
             _ => "override.burst_ratio",
         }
     }

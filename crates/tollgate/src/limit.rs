@@ -8,11 +8,12 @@ use std::fmt;
 use std::iter;
 use std::sync::Arc;
 
-use crate::allowance::Allowance;
+use crate::allowance::{Allowance, Fault};
 use crate::gcra::Oversize;
+use crate::guarantee::{Guarantee, Sharing};
 use crate::path::{Step, StepKind};
 use crate::request::{Descriptor, Entry};
-use crate::spec::LimitSpec;
+use crate::spec::{LimitSpec, OverrideSpec};
 
 /// A limit that was found sound.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +29,8 @@ pub struct Limit {
     /// The end of a path that has no limit.
     blank: bool,
     allowance: Allowance,
+    guarantee: Guarantee,
+    sharing: Option<Sharing>,
     oversize: Oversize,
     shadow: bool,
     /// Shared, since they may be many and limits are handed out.
@@ -47,6 +50,7 @@ pub(crate) struct MatchEntry {
 pub(crate) struct Override {
     pub(crate) parts: Vec<Box<str>>,
     pub(crate) allowance: Allowance,
+    pub(crate) sharing: Option<Sharing>,
 }
 
 impl Limit {
@@ -70,39 +74,14 @@ impl Limit {
             Step::parse_all(spec.path).map_err(|(step, reason)| refuse("path", &step, &reason))?;
         check_path(spec).map_err(|(field, value, reason)| refuse(field, &value, &reason))?;
         let blank = spec.rate == "none" && !path.is_empty();
-        match spec.guarantee {
-            "local" => {}
-            "eventual" | "strict" | "share" | "tally" => {
-                let reason = "this version keeps only \"local\"";
-                return Err(refuse("guarantee", &spec.guarantee, &reason));
-            }
-            _ => {
-                let reason = "must be \"local\"";
-                return Err(refuse("guarantee", &spec.guarantee, &reason));
-            }
-        }
+        let at_fault = |fault: Fault| refuse(fault.field, &fault.value, &fault.reason);
+        let guarantee = Guarantee::parse(spec).map_err(at_fault)?;
         let rate = if blank { "unlimited" } else { spec.rate };
-        let allowance = Allowance::parse(rate, spec.burst, spec.burst_ratio)
-            .map_err(|fault| refuse(fault.field, &fault.value, &fault.reason))?;
-        let mut overrides: Vec<Override> = Vec::with_capacity(spec.overrides.len());
-        let mut known = HashSet::new();
-        for written in spec.overrides {
-            let parts = override_parts(&key, written.key).ok_or_else(|| {
-                let reason = format!("must give each of the limit's key parts once: {key:?}");
-                refuse("override.key", &show_key(written.key), &reason)
-            })?;
-            if !known.insert(parts.clone()) {
-                let reason = "is given twice";
-                return Err(refuse("override.key", &show_key(written.key), &reason));
-            }
-            let allowance = Allowance::parse(written.rate, written.burst, written.burst_ratio)
-                .map_err(|fault| {
-                    let field = fault.override_field();
-                    let value = format!("{} (key {})", fault.value, show_key(written.key));
-                    refuse(field, &value, &fault.reason)
-                })?;
-            overrides.push(Override { parts, allowance });
-        }
+        let allowance = Allowance::parse(rate, spec.burst, spec.burst_ratio).map_err(at_fault)?;
+        let sharing = Sharing::parse(guarantee, allowance, spec.local_cap, spec.bootstrap)
+            .map_err(at_fault)?;
+        let overrides = parse_overrides(spec.overrides, &key, guarantee)
+            .map_err(|fault| refuse(fault.override_field(), &fault.value, &fault.reason))?;
         // The values of the path's steps are its key.
         let of_path =
             path.iter().flat_map(|step| iter::repeat_n(step.name.clone(), step.key_parts()));
@@ -117,6 +96,8 @@ impl Limit {
             quota: spec.quota,
             blank,
             allowance,
+            guarantee,
+            sharing,
             oversize: spec.oversize,
             shadow: spec.shadow,
             overrides: overrides.into(),
@@ -219,6 +200,31 @@ impl Limit {
     #[must_use]
     pub fn allowance(&self) -> Allowance {
         self.allowance
+    }
+
+    /// What it promises, and to whom.
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        self.guarantee
+    }
+
+    /// b, the most units that one worker of a fleet may hold of a key without an override, unless a
+    /// single cost is above it; 1 to the burst, or 0 if that is 0. None if the limit is not
+    /// `eventual`, or unlimited.
+    ///
+    /// Unless it was given, at 5,000/s: 2 · 5,000/s · 20 ms = 200.
+    #[must_use]
+    pub fn local_cap(&self) -> Option<u64> {
+        self.sharing.map(|sharing| sharing.local_cap)
+    }
+
+    /// Units that a worker of a fleet may spend on a key without an override before it has heard of
+    /// the key's owner; 0 to the local cap. None if the limit is not `eventual`, or unlimited.
+    ///
+    /// With 5 on 20 workers the bound grows by up to 5 · 20 = 100 when all meet a key anew.
+    #[must_use]
+    pub fn bootstrap(&self) -> Option<u64> {
+        self.sharing.map(|sharing| sharing.bootstrap)
     }
 
     /// What becomes of a cost above the burst.
@@ -406,6 +412,35 @@ fn parse_key(written: &[&str]) -> Result<Vec<Box<str>>, (String, &'static str)> 
         key.push(name.into());
     }
     Ok(key)
+}
+
+/// The overrides of a limit with this key.
+fn parse_overrides(
+    written: &[OverrideSpec<'_>],
+    key: &[Box<str>],
+    guarantee: Guarantee,
+) -> Result<Vec<Override>, Fault> {
+    let mut overrides: Vec<Override> = Vec::with_capacity(written.len());
+    let mut known = HashSet::new();
+    for one in written {
+        let shown = || show_key(one.key);
+        let parts = override_parts(key, one.key).ok_or_else(|| {
+            let reason = format!("must give each of the limit's key parts once: {key:?}");
+            Fault::new("key", shown(), reason)
+        })?;
+        if !known.insert(parts.clone()) {
+            return Err(Fault::new("key", shown(), "is given twice"));
+        }
+        let of_key = |fault: Fault| {
+            let value = format!("{} (key {})", fault.value, shown());
+            Fault { value, ..fault }
+        };
+        let allowance = Allowance::parse(one.rate, one.burst, one.burst_ratio).map_err(of_key)?;
+        let sharing =
+            Sharing::parse(guarantee, allowance, one.local_cap, one.bootstrap).map_err(of_key)?;
+        overrides.push(Override { parts, allowance, sharing });
+    }
+    Ok(overrides)
 }
 
 /// The values of an override's key in the order of the limit's key.
