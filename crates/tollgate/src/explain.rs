@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::charge::Want;
 use crate::decide::unlimited;
 use crate::decision::{Decided, Decision, LimitId};
+use crate::guarantee::Guarantee;
 use crate::key::KeyId;
 use crate::limit::Limit;
 use crate::limiter::Limiter;
@@ -46,6 +47,8 @@ pub struct Explained {
     pub id: LimitId,
     /// The limit's name.
     pub limit: String,
+    /// What it promises.
+    pub guarantee: Guarantee,
     /// Whether it never denies.
     pub shadow: bool,
     /// Whether it applies, and why not.
@@ -185,6 +188,7 @@ fn explained(descriptor: usize, rule: &Rule, applies: Applies) -> Explained {
         descriptor,
         id: rule.id,
         limit: rule.limit.name().into(),
+        guarantee: rule.limit.guarantee(),
         shadow: rule.limit.is_shadow(),
         applies,
     }

@@ -131,6 +131,25 @@
 //! words: `unlimited` passes everything, `zero` gives nothing back (with a burst, that is all there
 //! ever is).
 //!
+//! # Limits of a fleet
+//!
+//! A limit says to whom its bound is promised: with the guarantee `local` to this node, with
+//! `eventual` to the whole fleet. Joining a fleet comes with a later version, and a node without
+//! others is its whole fleet: it decides both alike, and exactly.
+//!
+//! ```
+//! # use tollgate::*;
+//! let spec = LimitSpec { name: "api", rate: "5000/s", burst: Some(10_000), ..LimitSpec::DEFAULT };
+//! let api = Limit::parse(&LimitSpec { guarantee: "eventual", ..spec })?;
+//! // What one worker of a fleet may hold: 2 x 5,000/s x 20 ms.
+//! assert_eq!((api.guarantee(), api.local_cap()), (Guarantee::Eventual, Some(200)));
+//! let options = Options { clock: Clock::manual().0, ..Options::default() };
+//! let limiter = Limiter::new(vec![api], options)?;
+//! let descriptors = [Descriptor::new(&[])?.with_cost(10_000)];
+//! assert!(limiter.check(&Request::new(&descriptors)).is_allowed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # The same key again and again
 //!
 //! [`Limiter::handle`](crate::Limiter::handle) looks up a descriptor's limits and keys once, and

@@ -15,6 +15,8 @@ mod request;
 mod gcra;
 mod path;
 mod spec;
+mod allowance;
+mod guarantee;
 mod limit;
 mod decision;
 mod cell;
@@ -42,6 +44,7 @@ mod report;
 mod node;
 pub mod guide;
 
+pub use allowance::Allowance;
 pub use brought::{Brought, BroughtError};
 pub use charge::TableFull;
 pub use counts::Counts;
@@ -49,9 +52,10 @@ pub use credits::{Charged, Credits, Drained, Permit};
 pub use decision::{Decision, LimitId, Outcome, Reason};
 pub use explain::{Applies, Explained, Explanation, Walk};
 pub use gcra::{Oversize, Retry};
+pub use guarantee::Guarantee;
 pub use handle::{Handle, Keyed};
 pub use key::{KeyId, Part, Secret};
-pub use limit::{Allowance, Limit, LimitError};
+pub use limit::{Limit, LimitError};
 pub use limiter::{LimitStatus, Limiter, Options};
 pub use message::{
     BATCH_BYTES, Message, REPORT_ENTRY_BYTES, Refusal, ReportBatch, SNAPSHOT_ENTRY_BYTES,

@@ -8,11 +8,12 @@ use std::fmt;
 use std::iter;
 use std::sync::Arc;
 
-use crate::gcra::{BURST_MAX, Meter, Oversize};
+use crate::allowance::{Allowance, Fault};
+use crate::gcra::Oversize;
+use crate::guarantee::{Guarantee, Sharing};
 use crate::path::{Step, StepKind};
-use crate::rate::Rate;
 use crate::request::{Descriptor, Entry};
-use crate::spec::LimitSpec;
+use crate::spec::{LimitSpec, OverrideSpec};
 
 /// A limit that was found sound.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,24 +29,12 @@ pub struct Limit {
     /// The end of a path that has no limit.
     blank: bool,
     allowance: Allowance,
+    guarantee: Guarantee,
+    sharing: Option<Sharing>,
     oversize: Oversize,
     shadow: bool,
     /// Shared, since they may be many and limits are handed out.
     overrides: Arc<[Override]>,
-}
-
-/// How much a key may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Allowance {
-    /// Everything passes.
-    Unlimited,
-    /// At most `burst` units at one instant and `burst + rate x t` in any interval t.
-    Metered {
-        /// The sustained rate.
-        rate: Rate,
-        /// Units at one instant after a rest.
-        burst: u64,
-    },
 }
 
 /// One entry that a descriptor must have.
@@ -61,6 +50,7 @@ pub(crate) struct MatchEntry {
 pub(crate) struct Override {
     pub(crate) parts: Vec<Box<str>>,
     pub(crate) allowance: Allowance,
+    pub(crate) sharing: Option<Sharing>,
 }
 
 impl Limit {
@@ -84,39 +74,14 @@ impl Limit {
             Step::parse_all(spec.path).map_err(|(step, reason)| refuse("path", &step, &reason))?;
         check_path(spec).map_err(|(field, value, reason)| refuse(field, &value, &reason))?;
         let blank = spec.rate == "none" && !path.is_empty();
-        match spec.guarantee {
-            "local" => {}
-            "eventual" | "strict" | "share" | "tally" => {
-                let reason = "this version keeps only \"local\"";
-                return Err(refuse("guarantee", &spec.guarantee, &reason));
-            }
-            _ => {
-                let reason = "must be \"local\"";
-                return Err(refuse("guarantee", &spec.guarantee, &reason));
-            }
-        }
+        let at_fault = |fault: Fault| refuse(fault.field, &fault.value, &fault.reason);
+        let guarantee = Guarantee::parse(spec).map_err(at_fault)?;
         let rate = if blank { "unlimited" } else { spec.rate };
-        let allowance = Allowance::parse(rate, spec.burst, spec.burst_ratio)
-            .map_err(|fault| refuse(fault.field, &fault.value, &fault.reason))?;
-        let mut overrides: Vec<Override> = Vec::with_capacity(spec.overrides.len());
-        let mut known = HashSet::new();
-        for written in spec.overrides {
-            let parts = override_parts(&key, written.key).ok_or_else(|| {
-                let reason = format!("must give each of the limit's key parts once: {key:?}");
-                refuse("override.key", &show_key(written.key), &reason)
-            })?;
-            if !known.insert(parts.clone()) {
-                let reason = "is given twice";
-                return Err(refuse("override.key", &show_key(written.key), &reason));
-            }
-            let allowance = Allowance::parse(written.rate, written.burst, written.burst_ratio)
-                .map_err(|fault| {
-                    let field = fault.override_field();
-                    let value = format!("{} (key {})", fault.value, show_key(written.key));
-                    refuse(field, &value, &fault.reason)
-                })?;
-            overrides.push(Override { parts, allowance });
-        }
+        let allowance = Allowance::parse(rate, spec.burst, spec.burst_ratio).map_err(at_fault)?;
+        let sharing = Sharing::parse(guarantee, allowance, spec.local_cap, spec.bootstrap)
+            .map_err(at_fault)?;
+        let overrides = parse_overrides(spec.overrides, &key, guarantee)
+            .map_err(|fault| refuse(fault.override_field(), &fault.value, &fault.reason))?;
         // The values of the path's steps are its key.
         let of_path =
             path.iter().flat_map(|step| iter::repeat_n(step.name.clone(), step.key_parts()));
@@ -131,6 +96,8 @@ impl Limit {
             quota: spec.quota,
             blank,
             allowance,
+            guarantee,
+            sharing,
             oversize: spec.oversize,
             shadow: spec.shadow,
             overrides: overrides.into(),
@@ -235,6 +202,31 @@ impl Limit {
         self.allowance
     }
 
+    /// What it promises, and to whom.
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        self.guarantee
+    }
+
+    /// b, the most units that one worker of a fleet may hold of a key without an override, unless a
+    /// single cost is above it; 1 to the burst, or 0 if that is 0. None if the limit is not
+    /// `eventual`, or unlimited.
+    ///
+    /// Unless it was given, at 5,000/s: 2 · 5,000/s · 20 ms = 200.
+    #[must_use]
+    pub fn local_cap(&self) -> Option<u64> {
+        self.sharing.map(|sharing| sharing.local_cap)
+    }
+
+    /// Units that a worker of a fleet may spend on a key without an override before it has heard of
+    /// the key's owner; 0 to the local cap. None if the limit is not `eventual`, or unlimited.
+    ///
+    /// With 5 on 20 workers the bound grows by up to 5 · 20 = 100 when all meet a key anew.
+    #[must_use]
+    pub fn bootstrap(&self) -> Option<u64> {
+        self.sharing.map(|sharing| sharing.bootstrap)
+    }
+
     /// What becomes of a cost above the burst.
     #[must_use]
     pub fn oversize(&self) -> Oversize {
@@ -272,44 +264,6 @@ impl Limit {
 
     pub(crate) fn overrides(&self) -> &[Override] {
         &self.overrides
-    }
-}
-
-impl Allowance {
-    fn parse(rate: &str, burst: Option<u64>, ratio: Option<f64>) -> Result<Self, Fault> {
-        if rate == "unlimited" {
-            return match (burst, ratio) {
-                (None, None) => Ok(Self::Unlimited),
-                (Some(burst), _) => Err(Fault::new("burst", burst, UNLIMITED_BURST)),
-                (None, Some(ratio)) => Err(Fault::new("burst_ratio", ratio, UNLIMITED_BURST)),
-            };
-        }
-        let parsed = Rate::parse(rate).map_err(|error| Fault::new("rate", rate, error))?;
-        let asked = match (burst, ratio) {
-            (Some(burst), Some(_)) => {
-                return Err(Fault::new("burst", burst, "excludes burst_ratio; give one of them"));
-            }
-            (Some(0), None) if parsed != Rate::ZERO => {
-                let reason = "must be at least 1; write rate = \"zero\" to admit nothing";
-                return Err(Fault::new("burst", 0, reason));
-            }
-            (Some(burst), None) => burst,
-            (None, Some(ratio)) => ratio_burst(parsed, ratio)?,
-            (None, None) => parsed.units(),
-        };
-        let field = if ratio.is_some() { "burst_ratio" } else { "burst" };
-        let granule = Meter::granule(parsed);
-        // A default is ours to round; a written burst is kept or refused, never changed.
-        let burst = if burst.is_none() { asked - asked % granule } else { asked };
-        if burst % granule != 0 || (burst == 0 && parsed != Rate::ZERO) {
-            let reason = format!("must be a multiple of {granule} at this rate");
-            let shown = ratio.map_or_else(|| asked.to_string(), |ratio| ratio.to_string());
-            return Err(Fault::new(field, shown, reason));
-        }
-        if burst > BURST_MAX {
-            return Err(Fault::new(field, asked, "must be at most 2^62"));
-        }
-        Ok(Self::Metered { rate: parsed, burst })
     }
 }
 
@@ -369,49 +323,6 @@ impl fmt::Display for LimitError {
 }
 
 impl std::error::Error for LimitError {}
-
-/// A wrong field of an allowance, before it is known whose it is.
-struct Fault {
-    field: &'static str,
-    value: String,
-    reason: String,
-}
-
-impl Fault {
-    fn new(field: &'static str, value: impl fmt::Display, reason: impl fmt::Display) -> Self {
-        Self { field, value: value.to_string(), reason: reason.to_string() }
-    }
-
-    fn override_field(&self) -> &'static str {
-        match self.field {
-            "rate" => "override.rate",
-            "burst" => "override.burst",
-            _ => "override.burst_ratio",
-        }
-    }
-}
-
-fn ratio_burst(rate: Rate, ratio: f64) -> Result<u64, Fault> {
-    let refuse = |reason: &str| Fault::new("burst_ratio", ratio, reason);
-    if !ratio.is_finite() || ratio <= 0.0 {
-        return Err(refuse("must be finite and above 0"));
-    }
-    if rate == Rate::ZERO {
-        return Err(refuse("has no meaning with rate \"zero\"; give burst"));
-    }
-    let per_second = rate.units() as f64 * 1e9 / rate.period_ns() as f64;
-    let exact = per_second * ratio;
-    // 100/s x 0.29 is 29, though the nearest f64 to 0.29 lies below it.
-    let whole = exact.round();
-    let burst = if (whole - exact).abs() <= whole * 1e-15 { whole } else { exact.floor() };
-    if burst < 1.0 {
-        return Err(refuse("gives a burst below 1 at this rate"));
-    }
-    if burst >= BURST_RATIO_MAX {
-        return Err(refuse("gives too large a burst"));
-    }
-    Ok(burst as u64)
-}
 
 fn check_name(name: &str) -> Result<(), &'static str> {
     let known = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_.".contains(&c);
@@ -503,6 +414,35 @@ fn parse_key(written: &[&str]) -> Result<Vec<Box<str>>, (String, &'static str)> 
     Ok(key)
 }
 
+/// The overrides of a limit with this key.
+fn parse_overrides(
+    written: &[OverrideSpec<'_>],
+    key: &[Box<str>],
+    guarantee: Guarantee,
+) -> Result<Vec<Override>, Fault> {
+    let mut overrides: Vec<Override> = Vec::with_capacity(written.len());
+    let mut known = HashSet::new();
+    for one in written {
+        let shown = || show_key(one.key);
+        let parts = override_parts(key, one.key).ok_or_else(|| {
+            let reason = format!("must give each of the limit's key parts once: {key:?}");
+            Fault::new("key", shown(), reason)
+        })?;
+        if !known.insert(parts.clone()) {
+            return Err(Fault::new("key", shown(), "is given twice"));
+        }
+        let of_key = |fault: Fault| {
+            let value = format!("{} (key {})", fault.value, shown());
+            Fault { value, ..fault }
+        };
+        let allowance = Allowance::parse(one.rate, one.burst, one.burst_ratio).map_err(of_key)?;
+        let sharing =
+            Sharing::parse(guarantee, allowance, one.local_cap, one.bootstrap).map_err(of_key)?;
+        overrides.push(Override { parts, allowance, sharing });
+    }
+    Ok(overrides)
+}
+
 /// The values of an override's key in the order of the limit's key.
 fn override_parts(key: &[Box<str>], written: &[(&str, &str)]) -> Option<Vec<Box<str>>> {
     if key.is_empty() || written.len() != key.len() {
@@ -523,9 +463,6 @@ fn show_key(key: &[(&str, &str)]) -> String {
 
 /// In place of a limit's name, which has no such letters.
 const OPTIONS: &str = "(options)";
-const UNLIMITED_BURST: &str = "has no meaning with rate \"unlimited\"";
-/// The largest burst that a ratio can give: whole numbers below 2^53 are exact in an `f64`.
-const BURST_RATIO_MAX: f64 = 9_007_199_254_740_992.0;
 const NAME_BYTES_MAX: usize = 64;
 const TEXT_BYTES_MAX: usize = 256;
 const MATCHES_MAX: usize = 16;

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
+use crate::allowance::Allowance;
 use crate::cell::{Meta, TUNINGS_MAX};
 use crate::counts::LimitCounts;
 use crate::decision::LimitId;
 use crate::gcra::{Meter, Oversize};
 use crate::key::{KeyId, Part, Salt, Secret};
-use crate::limit::{Allowance, Limit, LimitError, Override};
+use crate::limit::{Limit, LimitError, Override};
 use crate::matcher::{DigestHasher, Matcher, TooManyShapes};
 use crate::mutant::lacks;
 use crate::plain::Plain;

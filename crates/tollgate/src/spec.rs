@@ -55,9 +55,21 @@ pub struct LimitSpec<'a> {
     /// The burst as this many seconds of the rate, rounded down. Typically 2.0; finite, above 0,
     /// and the product at least 1; excludes `burst`.
     pub burst_ratio: Option<f64>,
-    /// The guarantee that the limit needs. Only `local` is built.
+    /// The guarantee that the limit needs (see [`Guarantee`](crate::Guarantee)): `local`, the
+    /// default, or `eventual`.
     pub guarantee: &'a str,
-    /// What becomes of a cost above the burst.
+    /// b, the most units that one worker of a fleet may hold of a key, unless a single cost is
+    /// above it. Typically left out: min(B, max(1, ⌈2·R·TTL⌉)) with the TTL of a busy key, 20 ms;
+    /// 1 to the burst, and only with `eventual`.
+    pub local_cap: Option<u64>,
+    /// Units that a worker may spend on a key before it has heard of the key's owner. Typically
+    /// left out, which is 0: the bound grows by as much with each first contact. At most the local
+    /// cap, and only with `eventual`.
+    pub bootstrap: Option<u64>,
+    /// What a worker does whose permission has ended. Only `deny` is built, the default; only with
+    /// `eventual`.
+    pub on_stale: Option<&'a str>,
+    /// What becomes of a cost above the burst. With `eventual` it never passes.
     pub oversize: Oversize,
     /// Evaluate and count, never deny.
     pub shadow: bool,
@@ -80,6 +92,9 @@ impl LimitSpec<'_> {
         burst: None,
         burst_ratio: None,
         guarantee: "local",
+        local_cap: None,
+        bootstrap: None,
+        on_stale: None,
         oversize: Oversize::Never,
         shadow: false,
         overrides: &[],
@@ -97,9 +112,20 @@ pub struct OverrideSpec<'a> {
     pub burst: Option<u64>,
     /// As [`LimitSpec::burst_ratio`].
     pub burst_ratio: Option<f64>,
+    /// As [`LimitSpec::local_cap`], by the override's own rate and burst.
+    pub local_cap: Option<u64>,
+    /// As [`LimitSpec::bootstrap`]; the limit's own does not carry over.
+    pub bootstrap: Option<u64>,
 }
 
 impl OverrideSpec<'_> {
     /// Every optional field at its default; `key` and `rate` must be given.
-    pub const DEFAULT: Self = Self { key: &[], rate: "", burst: None, burst_ratio: None };
+    pub const DEFAULT: Self = Self {
+        key: &[],
+        rate: "",
+        burst: None,
+        burst_ratio: None,
+        local_cap: None,
+        bootstrap: None,
+    };
 }

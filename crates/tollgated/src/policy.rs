@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use tollgate::Limit;
 use tracing::{error, info, warn};
 
-use crate::config::{self, Finding, Reading, Severity};
+use crate::config::{self, Finding, Fleet, Reading, Severity};
 use crate::service::Service;
 
 /// Where the limits come from, and how the last reading went.
@@ -77,7 +77,8 @@ impl Policy {
 
     fn read(&self) -> Result<(), Vec<Finding>> {
         let (keys_max, merge_domains) = (self.service.keys_max(), self.merge_domains);
-        let loaded = config::load(&self.path, Reading { keys_max, merge_domains })?;
+        let loaded =
+            config::load(&self.path, Reading { keys_max, merge_domains, fleet: Fleet::USUAL })?;
         let count = loaded.limits.iter().filter(|limit| !limit.is_blank()).count();
         let before = self.names();
         let revision =

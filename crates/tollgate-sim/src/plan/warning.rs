@@ -128,8 +128,8 @@ impl fmt::Display for Warning {
         match *self {
             Self::CostAboveBurst { largest_cost, burst } => write!(
                 f,
-                "a cost of {} never passes a burst of {}: raise burst, split such requests, or set \
-                 oversize = \"pace\"",
+                "a cost of {} never passes a burst of {}: set burst to {largest_cost} or more, or \
+                 split such requests",
                 n(largest_cost),
                 n(burst)
             ),
@@ -153,22 +153,7 @@ impl fmt::Display for Warning {
                 duration(round_trip)
             ),
             Self::FleetLarge { workers, burst, brings, ttl_max } => {
-                let few = if burst < workers {
-                    format!("a burst of {}", n(burst))
-                } else {
-                    format!("a rate that brings {} in ttl_max ({})", n(brings), duration(ttl_max))
-                };
-                let raise = if burst < workers {
-                    format!(", or set burst to {workers} or more")
-                } else {
-                    String::new()
-                };
-                write!(
-                    f,
-                    "{few} is little for {} workers: units wait on workers that do not need them; \
-                     let callers wait, or send its requests to fewer workers{raise}",
-                    n(workers)
-                )
+                f.write_str(&too_large(workers, burst, brings, ttl_max))
             }
             Self::PermissionsEnd { ttl, next, least_interval, ttl_max } => {
                 let (ttl, next) = (duration(ttl), duration(next));
@@ -183,13 +168,38 @@ impl fmt::Display for Warning {
             }
             Self::TtlMaxLong { ttl_max, session_timeout } => write!(
                 f,
-                "ttl_max of {} is not below the session timeout of {}: a permission could outlive \
-                 its owner; lower ttl_max",
+                "ttl_max of {0} is not below the session timeout of {1}: a permission could \
+                 outlive its owner; set ttl_max to less than {1}",
                 duration(ttl_max),
                 duration(session_timeout)
             ),
         }
     }
+}
+
+/// That a limit is too small for its fleet, as text.
+fn too_large(workers: u64, burst: u64, brings: u64, ttl_max: Duration) -> String {
+    let n = |units: u64| number(units as f64);
+    let few = if burst < workers {
+        format!("a burst of {}", n(burst))
+    } else {
+        format!("a rate that brings {} in ttl_max ({})", n(brings), duration(ttl_max))
+    };
+    let fewer = match burst.min(brings) {
+        0 | 1 => "one worker".into(),
+        most => format!("at most {} workers", n(most)),
+    };
+    // A larger burst alone does not help a rate that is too low as well.
+    let raise = if burst < workers && workers <= brings {
+        format!(", or set burst to {workers} or more")
+    } else {
+        String::new()
+    };
+    format!(
+        "{few} is little for {} workers: units wait on workers that do not need them; let callers \
+         wait, or send its requests to {fewer}{raise}",
+        n(workers)
+    )
 }
 
 /// A part of the whole, rounded down: what is not reached is not said to be.

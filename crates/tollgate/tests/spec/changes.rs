@@ -51,6 +51,28 @@ fn a_halved_rate_keeps_what_is_owed_to_the_granule() {
 }
 
 #[test]
+fn a_fleet_of_one_keeps_the_bound_exactly_and_usage_when_the_guarantee_changes() {
+    let alone = |local_cap| LimitSpec {
+        guarantee: "eventual",
+        local_cap: Some(local_cap),
+        ..api("10/s", 10)
+    };
+    let (limiter, hand) = limiter(&[alone(1)]);
+    assert_eq!(passed(&limiter, "a", 50), 10, "all of the burst, whatever the local cap");
+    hand.advance(nanos(SECOND / 10 - 1));
+    assert_eq!(passed(&limiter, "a", 1), 0);
+    hand.advance(nanos(1));
+    assert_eq!(passed(&limiter, "a", 2), 1);
+    let mut generations = vec![limiter.limits()[0].generation];
+    for next in [api("10/s", 10), alone(1), alone(2)] {
+        limiter.replace(limits(&[next])).expect("sound");
+        assert_eq!(passed(&limiter, "a", 50), 0, "{next:?}");
+        generations.push(limiter.limits()[0].generation);
+    }
+    assert!(generations.is_sorted_by(|before, after| before < after), "{generations:?}");
+}
+
+#[test]
 fn a_flapping_limit_hands_out_no_burst() {
     let (limiter, hand) = limiter(&[api("10/s", 10)]);
     let mut sum = 0;

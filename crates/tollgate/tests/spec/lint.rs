@@ -1,7 +1,7 @@
 //! A limit that makes no sense is refused when it is loaded, naming the field, the value and the
 //! reason, and what was in force stays in force.
 
-use tollgate::{Limit, LimitError, LimitSpec, OverrideSpec};
+use tollgate::{Limit, LimitError, LimitSpec, OverrideSpec, Oversize};
 
 use crate::support::{api, ask, limiter, limits};
 
@@ -44,8 +44,11 @@ fn every_wrong_field_is_named_with_its_value() {
         (LimitSpec { rate: "unlimited", burst: Some(5), ..GOOD }, "burst", "5"),
         (LimitSpec { rate: "1000000000000/s", burst: Some(65), ..GOOD }, "burst", "65"),
         (LimitSpec { matches: &[("a", "x*")], ..GOOD }, "match", "a = x*"),
-        (LimitSpec { guarantee: "eventual", ..GOOD }, "guarantee", "eventual"),
+        (LimitSpec { guarantee: "strict", ..GOOD }, "guarantee", "strict"),
         (LimitSpec { guarantee: "strictest", ..GOOD }, "guarantee", "strictest"),
+        (LimitSpec { local_cap: Some(1), ..GOOD }, "local_cap", "1"),
+        (LimitSpec { bootstrap: Some(0), ..GOOD }, "bootstrap", "0"),
+        (LimitSpec { on_stale: Some("deny"), ..GOOD }, "on_stale", "deny"),
     ];
     for (spec, field, value) in cases {
         let error = refused(&spec);
@@ -53,6 +56,92 @@ fn every_wrong_field_is_named_with_its_value() {
         assert_eq!(error.limit(), spec.name);
         assert!(!error.reason().is_empty());
     }
+}
+
+const EVENTUAL: LimitSpec<'static> =
+    LimitSpec { rate: "5000/s", burst: Some(10_000), guarantee: "eventual", ..GOOD };
+
+#[test]
+fn a_limit_of_a_fleet_that_makes_no_sense_is_refused_with_the_reason() {
+    let free = LimitSpec { rate: "unlimited", burst: None, ..EVENTUAL };
+    let closed = LimitSpec { rate: "zero", burst: None, ..EVENTUAL };
+    let guarantee = |guarantee| LimitSpec { guarantee, ..GOOD };
+    let cap = |units, spec| LimitSpec { local_cap: Some(units), ..spec };
+    let bootstrap = |units, spec| LimitSpec { bootstrap: Some(units), ..spec };
+    let stale = |word| LimitSpec { on_stale: Some(word), ..EVENTUAL };
+    let later = "this version keeps only \"local\" and \"eventual\"";
+    let of_burst = "must be 1 to the burst, which is 10000";
+    let unlimited = "has no meaning with rate \"unlimited\"";
+    let only_deny = "this version keeps only \"deny\"";
+    let no_pace = "a fleet permits at most the burst at once, so that with \"eventual\" a cost \
+                   above it never passes: must be \"never\"";
+    let of_200 = "must be at most the local cap, which is 200";
+    let of_5 = "must be at most the local cap, which is 5";
+    let cases = [
+        (guarantee("strict"), "guarantee", later),
+        (guarantee("share"), "guarantee", later),
+        (guarantee("tally"), "guarantee", later),
+        (guarantee(""), "guarantee", "must be \"local\" or \"eventual\""),
+        (cap(0, EVENTUAL), "local_cap", of_burst),
+        (cap(10_001, EVENTUAL), "local_cap", of_burst),
+        (bootstrap(201, EVENTUAL), "bootstrap", of_200),
+        (bootstrap(6, cap(5, EVENTUAL)), "bootstrap", of_5),
+        (stale("share"), "on_stale", only_deny),
+        (stale("allow"), "on_stale", only_deny),
+        (stale("wait"), "on_stale", "must be \"deny\""),
+        (LimitSpec { oversize: Oversize::Pace, ..EVENTUAL }, "oversize", no_pace),
+        (cap(1, free), "local_cap", unlimited),
+        (bootstrap(0, free), "bootstrap", unlimited),
+        (cap(1, closed), "local_cap", "must be 1 to the burst, which is 0"),
+        (bootstrap(1, closed), "bootstrap", "must be at most the local cap, which is 0"),
+    ];
+    for (spec, field, reason) in cases {
+        let error = refused(&spec);
+        assert_eq!((error.field(), error.reason()), (field, reason), "{error}");
+    }
+}
+
+#[test]
+fn an_override_of_a_fleets_limit_is_held_to_its_own_burst() {
+    let key = &[("tenant", "acme")][..];
+    let acme = OverrideSpec { key, rate: "100/min", burst: Some(5), ..OverrideSpec::DEFAULT };
+    let cases = [
+        (EVENTUAL, OverrideSpec { local_cap: Some(6), ..acme }, "override.local_cap", "6"),
+        // 2 x 100/60 s x 20 ms is less than a unit, so that the local cap is 1.
+        (EVENTUAL, OverrideSpec { bootstrap: Some(2), ..acme }, "override.bootstrap", "2"),
+        (GOOD, OverrideSpec { local_cap: Some(1), ..acme }, "override.local_cap", "1"),
+        (GOOD, OverrideSpec { bootstrap: Some(0), ..acme }, "override.bootstrap", "0"),
+    ];
+    for (spec, one, field, value) in cases {
+        let error = refused(&LimitSpec { key: &["tenant"], overrides: &[one], ..spec });
+        let value = format!("{value} (key {{ tenant = acme }})");
+        assert_eq!((error.field(), error.value()), (field, &*value), "{error}");
+    }
+}
+
+#[test]
+fn a_local_cap_is_what_the_rate_brings_in_40_ms_unless_it_is_given() {
+    let shares = |spec: &LimitSpec<'_>| {
+        let limit = Limit::parse(spec).expect("sound");
+        (limit.guarantee().name(), limit.local_cap(), limit.bootstrap())
+    };
+    assert_eq!(shares(&GOOD), ("local", None, None));
+    // 2 x 5,000/s x 20 ms
+    assert_eq!(shares(&EVENTUAL), ("eventual", Some(200), Some(0)));
+    let given = LimitSpec { local_cap: Some(10_000), bootstrap: Some(10_000), ..EVENTUAL };
+    assert_eq!(shares(&given), ("eventual", Some(10_000), Some(10_000)));
+    let cap = |rate, burst| shares(&LimitSpec { rate, burst, ..EVENTUAL }).1;
+    // 2 x 5,001/s x 20 ms is 200.04, and a part of a unit is one.
+    assert_eq!(cap("5001/s", None), Some(201));
+    assert_eq!(cap("5000/s", Some(50)), Some(50));
+    assert_eq!(cap("1/h", Some(100)), Some(1));
+    assert_eq!(cap("zero", Some(100)), Some(1));
+    assert_eq!(cap("zero", None), Some(0));
+    assert_eq!(cap("unlimited", None), None);
+    assert_eq!(
+        shares(&LimitSpec { on_stale: Some("deny"), shadow: true, ..EVENTUAL }).1,
+        Some(200)
+    );
 }
 
 #[test]

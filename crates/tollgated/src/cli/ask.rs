@@ -11,7 +11,7 @@ use tollgate::{Clock, Options};
 use super::client::post;
 use super::paint::Paint;
 use super::{FAILED, Merging, NO, say, wrong_arguments};
-use crate::config::{self, Reading};
+use crate::config::{self, Fleet, Reading};
 use crate::faces::http;
 use crate::net::Address;
 use crate::service::Service;
@@ -136,10 +136,10 @@ impl Explain {
         for limit in answer["limits"].as_array().into_iter().flatten() {
             let name = limit["limit"].as_str().unwrap_or_default();
             if limit["applies"] == true {
-                let shadow = if limit["shadow"] == true { " (shadow)" } else { "" };
+                let kind = kind(limit);
                 let alone = decision(&limit["alone"], "unlimited", paint);
                 let (applies, key) = (paint.green("applies"), &limit["key"]);
-                say(&format!("  {applies} {name}{shadow} key {key}: {alone}"));
+                say(&format!("  {applies} {name}{kind} key {key}: {alone}"));
             } else {
                 let why = limit["why"].as_str().unwrap_or_default();
                 say(&format!("  {} {name}: {why}", paint.dim("not    ")));
@@ -153,13 +153,21 @@ impl Explain {
         let options = Options { clock: Clock::manual().0, ..Options::default() };
         let service = Service::new(options).map_err(|error| error.to_string())?;
         let merge_domains = self.merging.merge_domains;
-        let reading = Reading { keys_max: service.keys_max(), merge_domains };
+        let reading = Reading { keys_max: service.keys_max(), merge_domains, fleet: Fleet::USUAL };
         let loaded = config::load(path, reading).map_err(|findings| {
             findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         })?;
         service.replace(loaded.limits, &loaded.as_written).map_err(|error| error.to_string())?;
         http::explanation(self.words.body().as_bytes(), &service)
     }
+}
+
+/// What is not as with most limits: another guarantee than `local`, a shadow.
+fn kind(limit: &Value) -> String {
+    let guarantee = limit["guarantee"].as_str().filter(|name| *name != "local");
+    let shadow = (limit["shadow"] == true).then_some("shadow");
+    let told: Vec<&str> = guarantee.into_iter().chain(shadow).collect();
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
 }
 
 /// The daemon understood and said no to the question itself.

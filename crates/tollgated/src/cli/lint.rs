@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
 use super::differences::Differences;
 use super::paint::Paint;
+use super::plan::{positive_time, time};
 use super::{Merging, NO, say};
-use crate::config::{self, Finding, Reading, Severity};
+use crate::config::{self, Finding, Fleet, Reading, Severity};
 
 #[derive(Args)]
 pub(crate) struct Lint {
@@ -29,6 +31,37 @@ pub(crate) struct Lint {
     differences: bool,
     #[command(flatten)]
     merging: Merging,
+    #[command(flatten)]
+    fleet: FleetWords,
+}
+
+/// The fleet that is to share limits with the guarantee `eventual`.
+#[derive(Args)]
+#[command(next_help_heading = "The fleet that is to share `eventual` limits")]
+struct FleetWords {
+    /// The processes that decide; left out, no limit is found too small to share
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    workers: Option<u64>,
+    /// What a message and its answer take between two of them, as ping tells, such as 500us; half
+    /// an interval, in which reports wait for each other, comes on top
+    #[arg(long, default_value = "2ms", value_name = "TIME", value_parser = time)]
+    round_trip: Duration,
+    /// How often a worker reports a key that is near its limit
+    #[arg(long, default_value = "5ms", value_name = "TIME", value_parser = positive_time)]
+    interval: Duration,
+    /// The longest that a permission lasts
+    #[arg(long, default_value = "400ms", value_name = "TIME", value_parser = positive_time)]
+    ttl_max: Duration,
+    /// How long a node may be silent before it counts as gone
+    #[arg(long, default_value = "1700ms", value_name = "TIME", value_parser = positive_time)]
+    session_timeout: Duration,
+}
+
+impl FleetWords {
+    fn fleet(&self) -> Fleet {
+        let &Self { workers, round_trip, interval, ttl_max, session_timeout } = self;
+        Fleet { workers, delay: round_trip / 2, interval, ttl_max, session_timeout }
+    }
 }
 
 impl Lint {
@@ -37,7 +70,7 @@ impl Lint {
         let unreadable = |error| format!("{}: {error}", self.path.display());
         std::fs::metadata(&self.path).map_err(unreadable)?;
         let merge_domains = self.merging.merge_domains;
-        let reading = Reading { keys_max: self.keys_max, merge_domains };
+        let reading = Reading { keys_max: self.keys_max, merge_domains, fleet: self.fleet.fleet() };
         let (limits, findings, differences) = match config::load(&self.path, reading) {
             Ok(loaded) => {
                 let differences = self.differences.then(|| Differences::of(&loaded));

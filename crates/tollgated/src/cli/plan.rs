@@ -285,7 +285,8 @@ fn rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+/// A length of time as it is written on the command line.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let (count, unit) =
         text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let nanos = match unit {
@@ -300,7 +301,7 @@ fn time(text: &str) -> Result<Duration, String> {
     time.filter(|time| *time <= TIME_MAX).ok_or_else(|| "must be at most an hour".into())
 }
 
-fn positive_time(text: &str) -> Result<Duration, String> {
+pub(super) fn positive_time(text: &str) -> Result<Duration, String> {
     let time = time(text)?;
     if time.is_zero() { Err("must not be 0".into()) } else { Ok(time) }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use tollgate::{Allowance, Limit, LimitError, LimitSpec, OverrideSpec, Oversize, StepSpec};
+use tollgate::{Limit, LimitError, LimitSpec, OverrideSpec, Oversize, StepSpec};
 
 use super::finding::{Findings, Place};
 
@@ -24,6 +24,7 @@ pub(super) struct Draft {
     pub(super) quota: bool,
     pub(super) allowance: AllowanceDraft,
     pub(super) guarantee: String,
+    pub(super) on_stale: Option<String>,
     pub(super) oversize: Oversize,
     pub(super) shadow: bool,
     pub(super) overrides: Vec<OverrideDraft>,
@@ -48,12 +49,14 @@ pub(super) struct StepDraft {
     pub(super) place: Place,
 }
 
-/// A rate and burst as written.
-#[derive(Debug)]
+/// How much a key may use, and how a fleet shares it, as written.
+#[derive(Debug, Default)]
 pub(super) struct AllowanceDraft {
     pub(super) rate: String,
     pub(super) burst: Option<u64>,
     pub(super) burst_ratio: Option<f64>,
+    pub(super) local_cap: Option<u64>,
+    pub(super) bootstrap: Option<u64>,
 }
 
 /// A key with an allowance of its own, as written.
@@ -138,7 +141,7 @@ impl Draft {
             overrides.iter().zip(&keys).map(|(one, key)| one.allowance.of_override(key)).collect();
         let path: Vec<StepSpec<'_>> = self.path.iter().map(StepDraft::spec).collect();
         let replaces: Vec<&str> = self.replaces.iter().map(String::as_str).collect();
-        let AllowanceDraft { rate, burst, burst_ratio } = &self.allowance;
+        let AllowanceDraft { rate, burst, burst_ratio, local_cap, bootstrap } = &self.allowance;
         Limit::parse(&LimitSpec {
             name: &self.name,
             domain: &self.domain,
@@ -152,6 +155,9 @@ impl Draft {
             burst: *burst,
             burst_ratio: *burst_ratio,
             guarantee: &self.guarantee,
+            local_cap: *local_cap,
+            bootstrap: *bootstrap,
+            on_stale: self.on_stale.as_deref(),
             oversize: self.oversize,
             shadow: self.shadow,
             overrides: &overrides,
@@ -200,23 +206,27 @@ impl OverrideDraft {
 impl AllowanceDraft {
     /// An allowance under which everything passes.
     pub(super) fn unlimited() -> Self {
-        Self { rate: "unlimited".into(), burst: None, burst_ratio: None }
+        Self { rate: "unlimited".into(), ..Self::default() }
     }
 
-    /// What it comes to, if it is sound.
-    pub(super) fn allowance(&self) -> Option<Allowance> {
+    /// The limit that an override would be by itself, if it is sound.
+    pub(super) fn alone(&self, guarantee: &str) -> Option<Limit> {
         let spec = LimitSpec {
             name: "any",
             rate: &self.rate,
             burst: self.burst,
             burst_ratio: self.burst_ratio,
+            guarantee,
+            local_cap: self.local_cap,
+            bootstrap: self.bootstrap,
             ..LimitSpec::DEFAULT
         };
-        Limit::parse(&spec).ok().map(|limit| limit.allowance())
+        Limit::parse(&spec).ok()
     }
 
     fn of_override<'a>(&'a self, key: &'a [(&'a str, &'a str)]) -> OverrideSpec<'a> {
-        OverrideSpec { key, rate: &self.rate, burst: self.burst, burst_ratio: self.burst_ratio }
+        let &Self { ref rate, burst, burst_ratio, local_cap, bootstrap } = self;
+        OverrideSpec { key, rate, burst, burst_ratio, local_cap, bootstrap }
     }
 }
 
@@ -225,7 +235,7 @@ mod tests {
     use super::super::tests::found;
 
     /// Each is the fourth line of a limit, and where the error then stands.
-    const WRONG: [(&str, &str); 11] = [
+    const WRONG: [(&str, &str); 17] = [
         (r#"domain = """#, r#"4:10: error: limit "api": domain = "": must be 1 to 256 bytes"#),
         (
             r#"match = { a = "1", b = "*x" }"#,
@@ -236,9 +246,36 @@ mod tests {
         (r#"key = ["a", ""]"#, r#"4:13: error: limit "api": key = "": must be 1 to 256 bytes"#),
         (
             r#"guarantee = "strict""#,
-            r#"4:13: error: limit "api": guarantee = "strict": this version keeps only "local""#,
+            r#"4:13: error: limit "api": guarantee = "strict": this version keeps only "local" a"#,
         ),
-        (r#"guarantee = "lax""#, r#"4:13: error: limit "api": guarantee = "lax": must be "local""#),
+        (
+            r#"guarantee = "lax""#,
+            r#"4:13: error: limit "api": guarantee = "lax": must be "local" or "eventual""#,
+        ),
+        (
+            r#"local_cap = 2"#,
+            r#"4:13: error: limit "api": local_cap = "2": has a meaning only with guarantee"#,
+        ),
+        (
+            r#"on_stale = "deny""#,
+            r#"4:12: error: limit "api": on_stale = "deny": has a meaning only with guarantee"#,
+        ),
+        (
+            "guarantee = \"eventual\"\non_stale = \"share\"",
+            r#"5:12: error: limit "api": on_stale = "share": this version keeps only "deny""#,
+        ),
+        (
+            "guarantee = \"eventual\"\nlocal_cap = 6",
+            r#"5:13: error: limit "api": local_cap = "6": must be 1 to the burst, which is 5"#,
+        ),
+        (
+            "guarantee = \"eventual\"\nbootstrap = 2",
+            r#"5:13: error: limit "api": bootstrap = "2": must be at most the local cap, which"#,
+        ),
+        (
+            "guarantee = \"eventual\"\noversize = \"pace\"",
+            r#"5:12: error: limit "api": oversize = "pace": a fleet permits at most the burst"#,
+        ),
         (r#"burst = 0"#, r#"4:9: error: limit "api": burst = "0": must be at least 1"#),
         (
             "burst = 5\nburst_ratio = 1.0",
@@ -319,6 +356,10 @@ burst_ratio = -1.0
 [[limit.override]]
 key = { tenant = "b" }
 rate = "8/s"
+[[limit.override]]
+key = { tenant = "f" }
+rate = "8/s"
+bootstrap = 1
 "#;
         let expected = [
             r#"8:8: error: limit "api": override.rate = "6 (key { tenant = a })": must be units/"#,
@@ -326,6 +367,7 @@ rate = "8/s"
             r#"18:9: error: limit "api": override.burst = "0 (key { tenant = d })": must be at"#,
             r#"22:15: error: limit "api": override.burst_ratio = "-1 (key { tenant = e })": must"#,
             r#"24:7: error: limit "api": this override's key is that of the one at 1.toml:10:7"#,
+            r#"29:13: error: limit "api": override.bootstrap = "1 (key { tenant = f })": has a"#,
         ];
         let found = found(text);
         assert_eq!(found.len(), expected.len(), "{found:?}");

@@ -64,7 +64,7 @@ fn refusal<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> Stri
     if NOT_BUILT.contains(&name) {
         return format!(
             "`{name}` belongs to a guarantee that this version does not have; it keeps only \
-             guarantee = \"local\""
+             \"local\" and \"eventual\""
         );
     }
     unknown(name, known)
@@ -112,7 +112,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// Fields of the design whose guarantees come later: they are refused by name, because a limit that
 /// ignored them would promise what it does not keep.
-const NOT_BUILT: [&str; 4] = ["local_cap", "on_stale", "windows", "bootstrap"];
+const NOT_BUILT: [&str; 1] = ["windows"];
 /// The longest known field has 17.
 const MISSPELT_BYTES_MAX: usize = 32;
 

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate::{Allowance, Oversize, Rate};
+use tollgate::{Allowance, Limit, Oversize, Rate};
 
 use super::draft::Draft;
 use super::finding::Findings;
@@ -57,8 +57,9 @@ fn lint_overrides(one: &Checked, findings: &mut Findings<'_>) {
             );
             findings.warning(written.places.of("key"), message);
         }
-        if let (Some(Allowance::Metered { rate, burst }), Allowance::Metered { .. }) =
-            (written.allowance.allowance(), one.limit.allowance())
+        let Some(alone) = written.allowance.alone(&one.draft.guarantee) else { continue };
+        if let (Allowance::Metered { rate, burst }, Allowance::Metered { .. }) =
+            (alone.allowance(), one.limit.allowance())
             && is_faster_with_less(rate, burst, one.limit.allowance())
         {
             let message = format!(
@@ -67,7 +68,8 @@ fn lint_overrides(one: &Checked, findings: &mut Findings<'_>) {
             );
             findings.warning(written.places.of("rate"), message);
         }
-        if written.allowance.allowance() == Some(one.limit.allowance()) {
+        let shares = |limit: &Limit| (limit.allowance(), limit.local_cap(), limit.bootstrap());
+        if shares(&alone) == shares(&one.limit) {
             let message = format!("limit {name:?}: this override is the same as the limit's own");
             findings.warning(written.places.of("rate"), message);
         }
@@ -152,8 +154,11 @@ fn implies(stricter: &Checked, other: &Checked) -> bool {
     // One that paces admits costs that the other denies for good.
     let both_deny_oversize =
         other.draft.oversize == Oversize::Pace || stricter.draft.oversize == Oversize::Never;
+    // One of a node holds the node to what a fleet cannot promise, and one of a fleet holds all.
+    let same_guarantee = stricter.limit.guarantee() == other.limit.guarantee();
     plain(stricter)
         && plain(other)
+        && same_guarantee
         && both_deny_oversize
         && burst <= other_burst
         && scaled(rate, other_rate.period_ns()) <= scaled(other_rate, rate.period_ns())
@@ -200,6 +205,11 @@ burst = 5"#;
         assert_eq!(found(&limit("a", "5/s", OVERRIDE)), [expected]);
         assert!(found(&limit("a", "6/s", OVERRIDE)).is_empty());
         assert!(found(&limit("a", "5/s", &OVERRIDE.replace("burst = 5", "burst = 6"))).is_empty());
+        let shared = format!("guarantee = \"eventual\"\nlocal_cap = 2\n{OVERRIDE}");
+        assert!(found(&limit("a", "5/s", &shared)).is_empty());
+        let message = r#"limit "a": this override is the same as the limit's own"#;
+        let expected = format!("1.toml:9:8: warning: {message}");
+        assert_eq!(found(&limit("a", "5/s", &format!("{shared}\nlocal_cap = 2"))), [expected]);
     }
 
     #[test]
@@ -270,6 +280,7 @@ burst = 5"#;
             of("paces", "1/s", "oversize = \"pace\""),
             of("keyed", "1/s", "key = [\"t\"]"),
             of("apart", "1/s", "domain = \"edge\""),
+            of("fleet", "1/s", "guarantee = \"eventual\""),
             limit("other", "1/s", "match = { m = \"y\" }"),
         ] {
             assert!(found(&(loose.clone() + &other)).is_empty(), "{other}");

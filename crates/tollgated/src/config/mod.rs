@@ -2,13 +2,14 @@
 //!
 //! Three dialects load into the same limits: in TOML `own` (`[[limit]]`) and `tenant`
 //! (`[rate_limits]`), in YAML `envoy`. This file puts the parts together; `source` reads files,
-//! `set` checks the limits together, `lint` warns, `watch` says when to load again. Nothing here
-//! puts a limit in force.
+//! `set` checks the limits together, `lint` and `fleet` warn, `watch` says when to load again.
+//! Nothing here puts a limit in force.
 
 mod draft;
 mod envoy;
 mod fields;
 mod finding;
+mod fleet;
 mod lint;
 mod own;
 mod set;
@@ -39,6 +40,7 @@ use tenant::Tenants;
 
 pub(crate) use envoy::{AsWritten, WrittenLimits, unit_name};
 pub(crate) use finding::{Finding, Severity};
+pub(crate) use fleet::Fleet;
 pub(crate) use watch::Watch;
 
 /// What one source (a file, or a folder whose files are one set) says.
@@ -61,6 +63,8 @@ pub(crate) struct Reading {
     pub keys_max: u64,
     /// Whether a domain may be in several YAML files; its limits are then those of all of them.
     pub merge_domains: bool,
+    /// What is warned of where limits are those of a fleet.
+    pub fleet: Fleet,
 }
 
 /// Reads a source.
@@ -110,6 +114,7 @@ pub(crate) fn parse(
     }
     set::check(&checked, reading.keys_max, Place { file: 0, offset: 0 }, &mut findings);
     lint::lint(&checked, &mut findings);
+    fleet::lint(&checked, &reading.fleet, &mut findings);
     let failed = findings.errors() > 0;
     let warnings = findings.into_list();
     if failed {
@@ -357,7 +362,8 @@ mod tests {
         loaded.limits.iter().map(tollgate::Limit::name).collect()
     }
 
-    pub(super) const READING: Reading = Reading { keys_max: 1_000, merge_domains: false };
+    pub(super) const READING: Reading =
+        Reading { keys_max: 1_000, merge_domains: false, fleet: Fleet::USUAL };
     const API: &str = "[[limit]]\nname = \"api\"\nrate = \"10/s\"\n";
     const TENANTS: &str = "[rate_limits]\nenabled = true\ndefault.read_iops.rate = 5\n";
     const EXAMPLES: [&str; 2] = [
@@ -414,14 +420,9 @@ mod tests {
 
     #[test]
     fn what_comes_with_later_guarantees_is_refused_by_name() {
-        let text = format!("{API}local_cap = 5\non_stale = \"deny\"\nwindows = [\"60/60s\"]\n");
-        let expected = [(4, "local_cap"), (5, "on_stale"), (6, "windows")].map(|(line, field)| {
-            format!(
-                "1.toml:{line}:1: error: `{field}` belongs to a guarantee that this version does \
-                 not have; it keeps only guarantee = \"local\""
-            )
-        });
-        assert_eq!(found(&text), expected);
+        let expected = "1.toml:4:1: error: `windows` belongs to a guarantee that this version does \
+                        not have; it keeps only \"local\" and \"eventual\"";
+        assert_eq!(found(&format!("{API}windows = [\"60/60s\"]\n")), [expected]);
     }
 
     #[test]
@@ -509,6 +510,13 @@ mod tests {
         assert_eq!(limit["required"], serde_json::json!(["name", "rate"]));
         assert_eq!(limit["properties"]["override"]["items"]["additionalProperties"], false);
         assert_eq!(limit["properties"]["oversize"]["enum"], serde_json::json!(["never", "pace"]));
+        let guarantees = serde_json::json!(["local", "eventual"]);
+        assert_eq!(limit["properties"]["guarantee"]["enum"], guarantees);
+        assert_eq!(limit["properties"]["on_stale"]["enum"], serde_json::json!(["deny"]));
+        for properties in [limit, &limit["properties"]["override"]["items"]] {
+            assert_eq!(properties["properties"]["local_cap"]["minimum"], 1);
+            assert_eq!(properties["properties"]["bootstrap"]["minimum"], 0);
+        }
         let metrics = &schema["properties"]["rate_limits"]["properties"]["default"];
         assert_eq!(metrics["properties"]["read_iops"]["properties"]["rate"]["minimum"], 1);
         let text = schema.to_string();

@@ -52,20 +52,36 @@ pub(super) struct LimitTable {
     #[serde(default)]
     #[schemars(with = "f64")]
     burst_ratio: Option<Spanned<f64>>,
-    /// The guarantee that the limit needs. This version keeps only `"local"`: on this node, never
-    /// more than burst + rate x t in any interval t.
+    /// The guarantee that the limit needs: `"local"`, on this node never more than burst + rate x t
+    /// in any interval t, or `"eventual"`, the same in the whole fleet while one node at a time is
+    /// in charge of a key. A node without others is its whole fleet.
     #[serde(default)]
-    #[schemars(with = "String", extend("enum" = ["local"], "default" = "local"))]
+    #[schemars(with = "String", extend("enum" = ["local", "eventual"], "default" = "local"))]
     guarantee: Option<Spanned<String>>,
+    /// With `"eventual"`, the most units that one worker of the fleet may hold of a key: 500. Left
+    /// out, twice what the rate brings in 20 ms; 1 to the burst.
+    #[serde(default)]
+    #[schemars(with = "u64", range(min = 1))]
+    local_cap: Option<Spanned<u64>>,
+    /// With `"eventual"`, units that a worker may spend on a key before it has heard of the key's
+    /// owner; the bound grows by as much with each first contact. At most `local_cap`.
+    #[serde(default)]
+    #[schemars(with = "u64", extend("default" = 0))]
+    bootstrap: Option<Spanned<u64>>,
+    /// With `"eventual"`, what a worker does that has not heard of a key's owner for too long. This
+    /// version keeps only `"deny"`.
+    #[serde(default)]
+    #[schemars(with = "String", extend("enum" = ["deny"], "default" = "deny"))]
+    on_stale: Option<Spanned<String>>,
     /// Evaluate and count, but never deny: to see what a limit would do.
     #[serde(default)]
     #[schemars(with = "bool", extend("default" = false))]
     shadow: Option<Spanned<bool>>,
     /// What becomes of a cost above the burst: `"never"` denies it for good, `"pace"` admits it
-    /// when the key has rested, which then pays it off.
+    /// when the key has rested, which then pays it off; not with `"eventual"`.
     #[serde(default)]
     #[schemars(with = "OversizeWord", extend("default" = "never"))]
-    oversize: Option<OversizeWord>,
+    oversize: Option<Spanned<OversizeWord>>,
     /// Keys with a rate of their own. They are read one by one, after the limit.
     #[serde(default, rename = "override")]
     #[schemars(description = "Keys with a rate of their own.")]
@@ -91,6 +107,14 @@ struct OverrideTable {
     #[serde(default)]
     #[schemars(with = "f64")]
     burst_ratio: Option<Spanned<f64>>,
+    /// As the limit's; left out, it is found from this rate and burst.
+    #[serde(default)]
+    #[schemars(with = "u64", range(min = 1))]
+    local_cap: Option<Spanned<u64>>,
+    /// As the limit's; the limit's own does not carry over.
+    #[serde(default)]
+    #[schemars(with = "u64", extend("default" = 0))]
+    bootstrap: Option<Spanned<u64>>,
 }
 
 /// A rate as it is written: a type of its own, so that a bare number is told what is missing.
@@ -169,7 +193,11 @@ fn draft(table: LimitTable, whole: Place) -> Draft {
         ("burst", table.burst.as_ref().map(Spanned::span)),
         ("burst_ratio", table.burst_ratio.as_ref().map(Spanned::span)),
         ("guarantee", table.guarantee.as_ref().map(Spanned::span)),
+        ("local_cap", table.local_cap.as_ref().map(Spanned::span)),
+        ("bootstrap", table.bootstrap.as_ref().map(Spanned::span)),
+        ("on_stale", table.on_stale.as_ref().map(Spanned::span)),
         ("shadow", table.shadow.as_ref().map(Spanned::span)),
+        ("oversize", table.oversize.as_ref().map(Spanned::span)),
         // An error about all of them stands at the first.
         ("match", table.matches.keys().map(Spanned::span).min_by_key(|span| span.start)),
         ("key", table.key.first().map(Spanned::span)),
@@ -192,9 +220,12 @@ fn draft(table: LimitTable, whole: Place) -> Draft {
             rate: table.rate.into_inner().0,
             burst: table.burst.map(Spanned::into_inner),
             burst_ratio: table.burst_ratio.map(Spanned::into_inner),
+            local_cap: table.local_cap.map(Spanned::into_inner),
+            bootstrap: table.bootstrap.map(Spanned::into_inner),
         },
         guarantee: or_default(table.guarantee, "local"),
-        oversize: match table.oversize {
+        on_stale: table.on_stale.map(Spanned::into_inner),
+        oversize: match table.oversize.map(Spanned::into_inner) {
             None | Some(OversizeWord::Never) => Oversize::Never,
             Some(OversizeWord::Pace) => Oversize::Pace,
         },
@@ -218,14 +249,21 @@ fn override_draft(
     let table: OverrideTable = read(table, file, findings)?;
     let mut fields =
         vec![("key", at(table.key.span().start)), ("rate", at(table.rate.span().start))];
-    fields.extend(table.burst.as_ref().map(|burst| ("burst", at(burst.span().start))));
-    fields.extend(table.burst_ratio.as_ref().map(|ratio| ("burst_ratio", at(ratio.span().start))));
+    let optional = [
+        ("burst", table.burst.as_ref().map(Spanned::span)),
+        ("burst_ratio", table.burst_ratio.as_ref().map(Spanned::span)),
+        ("local_cap", table.local_cap.as_ref().map(Spanned::span)),
+        ("bootstrap", table.bootstrap.as_ref().map(Spanned::span)),
+    ];
+    fields.extend(optional.into_iter().filter_map(|(name, span)| Some((name, at(span?.start)))));
     Some(OverrideDraft {
         key: table.key.into_inner().into_iter().collect(),
         allowance: AllowanceDraft {
             rate: table.rate.into_inner().0,
             burst: table.burst.map(Spanned::into_inner),
             burst_ratio: table.burst_ratio.map(Spanned::into_inner),
+            local_cap: table.local_cap.map(Spanned::into_inner),
+            bootstrap: table.bootstrap.map(Spanned::into_inner),
         },
         places: Places { whole, fields },
     })
@@ -260,6 +298,19 @@ mod tests {
         [[limit]]
         name = "all"
         rate = "unlimited"
+        [[limit]]
+        name = "shared"
+        key = ["tenant"]
+        rate = "5000/s"
+        guarantee = "eventual"
+        local_cap = 500
+        bootstrap = 20
+        on_stale = "deny"
+        [[limit.override]]
+        key = { tenant = "acme" }
+        rate = "20000/s"
+        local_cap = 2000
+        bootstrap = 30
     "#;
 
     #[test]
@@ -291,7 +342,25 @@ mod tests {
             ..LimitSpec::DEFAULT
         };
         let least = LimitSpec { name: "all", rate: "unlimited", ..LimitSpec::DEFAULT };
-        let expected = [full, least].map(|spec| Limit::parse(&spec).expect("sound"));
+        let larger = OverrideSpec {
+            key: &[("tenant", "acme")],
+            rate: "20000/s",
+            local_cap: Some(2_000),
+            bootstrap: Some(30),
+            ..OverrideSpec::DEFAULT
+        };
+        let shared = LimitSpec {
+            name: "shared",
+            key: &["tenant"],
+            rate: "5000/s",
+            guarantee: "eventual",
+            local_cap: Some(500),
+            bootstrap: Some(20),
+            on_stale: Some("deny"),
+            overrides: &[larger],
+            ..LimitSpec::DEFAULT
+        };
+        let expected = [full, least, shared].map(|spec| Limit::parse(&spec).expect("sound"));
         assert_eq!(parsed(EVERY_FIELD).expect("sound").limits, expected);
     }
 
@@ -306,6 +375,9 @@ mod tests {
             (r#"burst = -1"#, "4:9: error: invalid value: integer `-1`, expected u64"),
             (r#"burst = 1.5"#, "4:9: error: invalid type: floating point `1.5`, expected u64"),
             (r#"burst_ratio = true"#, "4:15: error: invalid type: boolean `true`, expected f64"),
+            (r#"local_cap = "x""#, "4:13: error: invalid type: string \"x\", expected u64"),
+            (r#"bootstrap = -1"#, "4:13: error: invalid value: integer `-1`, expected u64"),
+            (r#"on_stale = 1"#, "4:12: error: invalid type: integer `1`, expected a string"),
             (r#"shadow = 1"#, "4:10: error: invalid type: integer `1`, expected a boolean"),
             (
                 r#"oversize = "drop""#,

@@ -184,6 +184,7 @@ impl RateLimits {
             allowance: default
                 .map_or_else(AllowanceDraft::unlimited, |default| default.get_ref().allowance()),
             guarantee: "local".into(),
+            on_stale: None,
             oversize: Oversize::Pace,
             shadow: false,
             path: Vec::new(),
@@ -211,8 +212,11 @@ impl RateLimit {
     fn allowance(&self) -> AllowanceDraft {
         let rate = (*self.rate.get_ref()).max(1); // A zero is reported when the table is read.
         let ratio = self.burst_ratio.as_ref().map(|ratio| *ratio.get_ref());
-        let mut allowance =
-            AllowanceDraft { rate: format!("{rate}/s"), burst: None, burst_ratio: ratio };
+        let mut allowance = AllowanceDraft {
+            rate: format!("{rate}/s"),
+            burst_ratio: ratio,
+            ..AllowanceDraft::default()
+        };
         // Such rates are metered in steps of up to 64 units, and a burst must be whole steps: this
         // dialect promises to round a burst down, which is then below by 4e-9 of it at most.
         if rate > STEPPED_RATE_MIN

@@ -175,6 +175,83 @@ fn lint_ends_with_0_for_sound_1_for_mistakes_and_1_for_warnings_if_asked() {
     assert!(code == 3 && out.is_empty(), "{out}");
 }
 
+/// A limit of a fleet: its local cap, and one of its override's, are small.
+const SHARED: &str = "[[limit]]\nname = \"api\"\nkey = [\"tenant\"]\nrate = \"5000/s\"\n\
+                      burst = 10000\nguarantee = \"eventual\"\nlocal_cap = 10\nbootstrap = 2\n\
+                      [[limit.override]]\nkey = { tenant = \"small\" }\nrate = \"10/s\"\n";
+
+#[test]
+fn lint_tells_what_a_fleet_cannot_do_with_a_limit() {
+    let (_folder, config) = file(SHARED);
+    let lint = |words: &[&str]| {
+        let (code, out, err) = run(&[&["lint", &*config][..], words].concat());
+        assert_eq!(err, "", "{words:?}");
+        let lines = out.lines().map(|line| line.replace(&config, "limits.toml"));
+        (code, lines.collect::<Vec<String>>())
+    };
+    let cap = "limits.toml:7:13: warning: limit \"api\": local_cap = 10 is less than the rate \
+               brings in a round trip of 4.5 ms: a worker that has all the traffic reaches 44 % of \
+               the rate; set local_cap to 23 or more";
+    let fleet = "limits.toml:11:8: warning: limit \"api\": in this override, a burst of 10 is \
+                 little for 20 workers: units wait on workers that do not need them; let callers \
+                 wait, or send its requests to at most 4 workers";
+    let ok = "limits.toml: ok, 1 limits";
+    assert_eq!(lint(&[]), (0, vec![cap.into(), ok.into()]));
+    let workers = ["--workers", "20"];
+    assert_eq!(lint(&workers), (0, vec![cap.into(), fleet.into(), ok.into()]));
+    assert_eq!(lint(&["--deny-warnings"]).0, 1);
+    let (_, near) = lint(&["--round-trip", "500us", "--interval", "3ms"]);
+    // 0.5 ms + 1.5 ms, in which 10 come.
+    assert_eq!(near, [ok]);
+    let (code, long) = lint(&["--ttl-max", "400ms", "--session-timeout", "400ms"]);
+    let told = "limits.toml:6:13: warning: ttl_max of 400 ms is not below the session timeout of \
+                400 ms: a permission could outlive its owner; set ttl_max to less than 400 ms";
+    assert_eq!((code, &*long[0], long.len()), (0, told, 3));
+    for (words, why) in [
+        (["--workers", "0"], "0 is not in 1..=100000"),
+        (["--round-trip", "2"], "must be a whole number of ns, us, ms or s"),
+        (["--interval", "0ms"], "must not be 0"),
+        (["--ttl-max", "0s"], "must not be 0"),
+        (["--session-timeout", "1.7s"], "must be a whole number of ns, us, ms or s"),
+    ] {
+        let (code, out, err) = run(&[&["lint", &*config][..], &words].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{words:?}: {err}");
+        assert!(err.contains(words[0]) && err.contains(why), "{words:?}: {err}");
+    }
+}
+
+#[test]
+fn the_guarantee_of_a_limit_is_shown_wherever_the_limit_is() {
+    let daemon = Daemon::new(&format!("{SHARED}[[limit]]\nname = \"b\"\nrate = \"9/s\"\n"));
+    let mut http = daemon.http();
+    let limits = http.get("/v1/limits").json();
+    let shown = |index: usize| {
+        let limit = &limits["limits"][index];
+        ["guarantee", "local_cap", "bootstrap"].map(|member| limit[member].clone())
+    };
+    assert_eq!(shown(0), [Value::from("eventual"), 10.into(), 2.into()]);
+    assert_eq!(shown(1), [Value::from("local"), Value::Null, Value::Null]);
+    assert!(limits["config"]["warnings"].to_string().contains("set local_cap to 23 or more"));
+    let server = daemon.door("http").to_string();
+    let words = ["explain", "tenant=acme", "--server", &server];
+    let (_, out, _) = run(&words);
+    assert!(out.contains("\n  applies api (eventual) key {\"tenant\":\"acme\"}: "), "{out}");
+    assert!(out.contains("\n  applies b key {}: "), "{out}");
+    let (_, out, _) = run(&[&words[..], &["--json"]].concat());
+    let explained = json(&out);
+    let guarantees = [0, 1].map(|index| explained["limits"][index]["guarantee"].clone());
+    assert_eq!(guarantees, ["eventual", "local"]);
+    // What is described is what is shown.
+    let described = http.get("/openapi.json").json();
+    let mut members: Vec<&str> = described["components"]["schemas"]["Limit"]["required"]
+        .as_array()
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .expect("a list");
+    members.sort_unstable();
+    let limit = limits["limits"][0].as_object().expect("an object");
+    assert_eq!(limit.keys().collect::<Vec<_>>(), members);
+}
+
 #[test]
 fn explain_tells_the_way_of_a_request_along_the_paths_of_a_yaml_file() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/envoy/ratelimit.yaml");

@@ -184,6 +184,7 @@ fn explained_value(limit: &Explained, service: &Service) -> Value {
     let mut shown = json!({
         "limit": limit.limit,
         "descriptor": limit.descriptor,
+        "guarantee": limit.guarantee.name(),
         "shadow": limit.shadow,
         "applies": matches!(limit.applies, Applies::Yes { .. }),
     });

@@ -1,0 +1,174 @@
+//! What a limit promises and to whom, and how a fleet shares a key, checked as it was written.
+//!
+//! It knows what was written. Who is in a fleet, and what is permitted to whom, is decided
+//! elsewhere; the numbers are those of `tollgate_sim::plan`, which tells what they lead to.
+
+use std::time::Duration;
+
+use crate::allowance::{Allowance, Fault};
+use crate::gcra::Oversize;
+use crate::rate::Rate;
+use crate::spec::LimitSpec;
+
+/// What a limit promises of each key, with rate R and burst B.
+///
+/// A limit says what it needs. A node that knows no others is all of its fleet: it decides limits
+/// of both kinds by the same cells, and keeps B + R·t exactly. Joining a fleet comes with a later
+/// version; until then, two processes with one `eventual` limit admit twice its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guarantee {
+    /// On this node at most B + R·t in any interval t, exactly.
+    ///
+    /// With 5,000/s and a burst of 10,000 each of 20 nodes admits up to 20,000 in 2 s.
+    Local,
+    /// In the whole fleet at most B + R·t in any interval t while one node at a time is in charge
+    /// of a key; otherwise more by no more than the envelope, which `tollgate plan` tells.
+    ///
+    /// With 5,000/s and a burst of 10,000 all nodes together admit up to 20,000 in 2 s.
+    Eventual,
+}
+
+impl Guarantee {
+    /// Its name, as policy files have it: `eventual`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Eventual => "eventual",
+        }
+    }
+
+    /// The guarantee of a limit as written, and that no field of it belongs to another.
+    pub(crate) fn parse(spec: &LimitSpec<'_>) -> Result<Self, Fault> {
+        let guarantee = match spec.guarantee {
+            "local" => Self::Local,
+            "eventual" => Self::Eventual,
+            "strict" | "share" | "tally" => {
+                let reason = "this version keeps only \"local\" and \"eventual\"";
+                return Err(Fault::new("guarantee", spec.guarantee, reason));
+            }
+            _ => {
+                let reason = "must be \"local\" or \"eventual\"";
+                return Err(Fault::new("guarantee", spec.guarantee, reason));
+            }
+        };
+        match (spec.on_stale, guarantee) {
+            (None, _) | (Some("deny"), Self::Eventual) => {}
+            (Some(word), Self::Local) => return Err(Fault::new("on_stale", word, ONLY_EVENTUAL)),
+            (Some(word @ ("share" | "allow")), Self::Eventual) => {
+                let reason = "this version keeps only \"deny\"";
+                return Err(Fault::new("on_stale", word, reason));
+            }
+            (Some(word), Self::Eventual) => {
+                return Err(Fault::new("on_stale", word, "must be \"deny\""));
+            }
+        }
+        if guarantee == Self::Eventual && spec.oversize == Oversize::Pace {
+            let reason = "a fleet permits at most the burst at once, so that with \"eventual\" a \
+                          cost above it never passes: must be \"never\"";
+            return Err(Fault::new("oversize", "pace", reason));
+        }
+        Ok(guarantee)
+    }
+}
+
+/// How the workers of a fleet share one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sharing {
+    /// b: the most units that one worker may hold, unless a single cost is above it.
+    pub(crate) local_cap: u64,
+    /// Units that a worker may spend before it has heard of the key's owner.
+    pub(crate) bootstrap: u64,
+}
+
+impl Sharing {
+    /// How a key with this allowance is shared, if it is shared and metered.
+    pub(crate) fn parse(
+        guarantee: Guarantee,
+        allowance: Allowance,
+        local_cap: Option<u64>,
+        bootstrap: Option<u64>,
+    ) -> Result<Option<Self>, Fault> {
+        let written = local_cap.map(|cap| ("local_cap", cap));
+        let written = written.or(bootstrap.map(|units| ("bootstrap", units)));
+        let without = |reason| match written {
+            Some((field, value)) => Err(Fault::new(field, value, reason)),
+            None => Ok(None),
+        };
+        let (rate, burst) = match (guarantee, allowance) {
+            (Guarantee::Local, _) => return without(ONLY_EVENTUAL),
+            (Guarantee::Eventual, Allowance::Unlimited) => return without(UNLIMITED),
+            (Guarantee::Eventual, Allowance::Metered { rate, burst }) => (rate, burst),
+        };
+        let local_cap = match local_cap {
+            None => default_cap(rate, burst),
+            Some(cap) if (1..=burst).contains(&cap) => cap,
+            Some(cap) => {
+                let reason = format!("must be 1 to the burst, which is {burst}");
+                return Err(Fault::new("local_cap", cap, reason));
+            }
+        };
+        let bootstrap = bootstrap.unwrap_or(0);
+        if bootstrap > local_cap {
+            // A worker would begin with more than it may ever hold.
+            let reason = format!("must be at most the local cap, which is {local_cap}");
+            return Err(Fault::new("bootstrap", bootstrap, reason));
+        }
+        Ok(Some(Self { local_cap, bootstrap }))
+    }
+}
+
+/// min(B, max(1, ⌈2·R·TTL⌉)): what lasts a worker with all of the traffic until the next permission
+/// but one.
+fn default_cap(rate: Rate, burst: u64) -> u64 {
+    let units = 2 * u128::from(rate.units()) * HOT_TTL.as_nanos();
+    let whole = units.div_ceil(u128::from(rate.period_ns()));
+    u64::try_from(whole).unwrap_or(u64::MAX).max(1).min(burst)
+}
+
+const ONLY_EVENTUAL: &str = "has a meaning only with guarantee = \"eventual\"";
+const UNLIMITED: &str = "has no meaning with rate \"unlimited\"";
+/// How long a permission of a busy key lasts: four reports, one each 5 ms.
+const HOT_TTL: Duration = Duration::from_millis(20);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::limit::Limit;
+    use crate::spec::OverrideSpec;
+
+    #[test]
+    fn an_override_is_shared_by_its_own_rate_and_nothing_carries_over() {
+        let acme = OverrideSpec { key: &[("t", "acme")], rate: "50000/s", ..OverrideSpec::DEFAULT };
+        let given = OverrideSpec { local_cap: Some(7), bootstrap: Some(3), ..acme };
+        let given = OverrideSpec { key: &[("t", "given")], ..given };
+        let free = OverrideSpec { key: &[("t", "free")], rate: "unlimited", ..acme };
+        let closed = OverrideSpec { key: &[("t", "closed")], rate: "zero", ..acme };
+        let limit = Limit::parse(&LimitSpec {
+            name: "api",
+            key: &["t"],
+            rate: "5000/s",
+            guarantee: "eventual",
+            local_cap: Some(100),
+            bootstrap: Some(10),
+            overrides: &[acme, given, free, closed],
+            ..LimitSpec::DEFAULT
+        })
+        .expect("sound");
+        let shared: Vec<Option<(u64, u64)>> = limit
+            .overrides()
+            .iter()
+            .map(|one| one.sharing.map(|sharing| (sharing.local_cap, sharing.bootstrap)))
+            .collect();
+        // 2 x 50,000/s x 20 ms
+        assert_eq!(shared, [Some((2_000, 0)), Some((7, 3)), None, Some((0, 0))]);
+    }
+
+    #[test]
+    fn the_fastest_rate_has_a_default_too() {
+        let rate = Rate::parse("1000000000000/s").expect("a rate");
+        assert_eq!(default_cap(rate, u64::MAX), 40_000_000_000);
+        let most = Rate::new(u64::MAX, 365 * 86_400_000_000_000).expect("a rate");
+        assert!(default_cap(most, u64::MAX) > 1);
+    }
+}
