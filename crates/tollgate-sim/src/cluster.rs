@@ -18,7 +18,14 @@ use crate::scenario::{Demand, Fault, MS, Nanos, Scenario, Shape};
 /// Runs a scenario to its end.
 #[must_use]
 pub fn run(scenario: &Scenario) -> Ledger {
+    watch(scenario, 0)
+}
+
+/// The same, and what is asked and sent is sampled every so often; the longer, the less is kept.
+#[must_use]
+pub fn watch(scenario: &Scenario, every: Nanos) -> Ledger {
     let mut cluster = Cluster::new(scenario);
+    cluster.ledger.samples.every = every;
     cluster.begin();
     cluster.go_on();
     cluster.end()
@@ -254,6 +261,7 @@ impl<'s> Cluster<'s> {
         }
         let offered = self.ledger.offered.entry((limit, key, node)).or_default();
         offered.units += cost;
+        self.ledger.samples.ask(limit, key, cost, at);
         let id = FleetLimitId(limit as u32);
         if process.machine.node.limit(id).is_none() {
             offered.refused += cost;
@@ -435,6 +443,7 @@ impl<'s> Cluster<'s> {
 
     fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
         self.ledger.messages += 1;
+        self.ledger.samples.send(self.now);
         self.ledger.entries += match &message {
             Message::Reports(batch) => batch.reports.len() as u64,
             Message::Snapshots(batch) => batch.snapshots.len() as u64,
@@ -576,6 +585,27 @@ impl<'s> Cluster<'s> {
     // What goes wrong.
 
     fn fault(&mut self, fault: Fault) {
+        let fault = match fault {
+            Fault::Owner { limit, key, .. } => match self.owner(key_of(limit, key)) {
+                Some(owner) => fault.hitting(owner),
+                None => return,
+            },
+            known => known,
+        };
+        self.ledger.faults.push((self.now, fault));
+        self.strike(fault);
+    }
+
+    /// Who owns a key by the newest ring of those that say they do.
+    fn owner(&self, key: KeyId) -> Option<u32> {
+        let owners = self.places.iter().filter_map(|place| {
+            let node = &place.process.as_ref()?.machine.node;
+            node.owns(key).then(|| (node.ring_epoch(), place.id.get() - 1))
+        });
+        owners.max().map(|(_, node)| node)
+    }
+
+    fn strike(&mut self, fault: Fault) {
         match fault {
             Fault::Crash { node, back_after } => {
                 let Some(process) = self.places[node as usize].process.take() else { return };
@@ -630,6 +660,8 @@ impl<'s> Cluster<'s> {
                 self.control.fail_over(self.now);
                 self.hear_control();
             }
+            // Its node was looked for before.
+            Fault::Owner { .. } => {}
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! [`run`] plays a [`scenario`], and [`check`] judges what happened. [`plan`] is arithmetic: from a
 //! limit and a fleet to what is promised and what it costs. [`plot`] draws charts and puts them on
-//! one page. Nothing here opens a file, a socket or a clock.
+//! one page, and [`show`] does so with a run. Nothing here opens a file, a socket or a clock.
 
 mod chance;
 pub mod check;
@@ -17,7 +17,8 @@ mod number;
 pub mod plan;
 pub mod plot;
 pub mod scenario;
+pub mod show;
 
 pub use chance::Chance;
-pub use cluster::run;
+pub use cluster::{run, watch};
 pub use number::{duration, number};
