@@ -214,12 +214,13 @@ impl<'s> Cluster<'s> {
             }
             Step::Tell { node, life, tell } => self.told(node, life, *tell),
             Step::Control => {
+                // A time that was put off meanwhile is planned anew.
+                self.control_wakes_at = Nanos::MAX;
                 if self.control.wakes_at <= self.now {
                     self.control.wakes_at = Nanos::MAX;
-                    self.control_wakes_at = Nanos::MAX;
                     self.control.wake(self.now);
-                    self.hear_control();
                 }
+                self.hear_control();
             }
             Step::Fault(index) => self.fault(self.scenario.faults[index].1),
             Step::Start { node } => self.start(node),
