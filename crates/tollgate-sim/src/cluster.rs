@@ -1,11 +1,12 @@
 //! A run: a fleet in virtual time, one event after another, all of it from one seed.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use tollgate::coordinator::{Lease, OnCoordinatorLoss, SessionOptions};
 use tollgate::{
-    FleetLimitId, FleetRules, Input, Instant, KeyId, Message, NodeId, NodeOptions, ViewLimit,
+    FleetLimitId, FleetRules, Input, Instant, KeyId, Member, Message, NodeId, NodeOptions, Ring,
+    RingEpoch, ViewLimit,
 };
 
 use crate::chance::Chance;
@@ -44,6 +45,8 @@ struct Cluster<'s> {
     keys: BTreeMap<KeyId, (usize, u32)>,
     ledger: Ledger,
     effects: Vec<Effect>,
+    /// Who first answered for a key in a ring epoch.
+    answered: HashMap<(KeyId, u64), NodeId>,
 }
 
 /// Where a node's processes run, one after another.
@@ -54,6 +57,8 @@ struct Place {
     lives: u32,
     /// When the last message from the coordinator arrives, so that they stay in order.
     told_until: Nanos,
+    /// When the last message to it does.
+    asked_until: Nanos,
 }
 
 struct Process {
@@ -119,10 +124,16 @@ impl<'s> Cluster<'s> {
         let rules = rules_of(scenario);
         let mut ledger = Ledger { contacts: vec![0; scenario.limits.len()], ..Ledger::default() };
         for (limit, of) in scenario.limits.iter().enumerate() {
-            ledger.changes.push(Change { at: 0, limit, rate: of.rate, burst: of.burst });
+            let (rate, burst) = (of.rate, of.burst);
+            ledger.changes.push(Change { at: 0, limit, rate, burst, is_removal: false });
         }
-        let place =
-            |node| Place { id: NodeId::new(node + 1), process: None, lives: 0, told_until: 0 };
+        let place = |node| Place {
+            id: NodeId::new(node + 1),
+            process: None,
+            lives: 0,
+            told_until: 0,
+            asked_until: 0,
+        };
         let mut keys = BTreeMap::new();
         for demand in &scenario.demands {
             keys.insert(key_of(demand.limit, demand.key), (demand.limit, demand.key));
@@ -139,6 +150,7 @@ impl<'s> Cluster<'s> {
             keys,
             ledger,
             effects: Vec::new(),
+            answered: HashMap::new(),
             scenario,
         }
     }
@@ -214,7 +226,6 @@ impl<'s> Cluster<'s> {
             }
             Step::Tell { node, life, tell } => self.told(node, life, *tell),
             Step::Control => {
-                // A time that was put off meanwhile is planned anew.
                 self.control_wakes_at = Nanos::MAX;
                 if self.control.wakes_at <= self.now {
                     self.control.wakes_at = Nanos::MAX;
@@ -338,7 +349,10 @@ impl<'s> Cluster<'s> {
     fn start(&mut self, node: u32) {
         let scenario = self.scenario;
         let place = &mut self.places[node as usize];
-        if place.process.is_some() {
+        if let Some(process) = &place.process {
+            if process.is_leaving {
+                self.at(self.now + 50 * MS, Step::Start { node });
+            }
             return;
         }
         place.lives += 1;
@@ -420,6 +434,7 @@ impl<'s> Cluster<'s> {
             match effect {
                 Effect::Send { to, message } => self.send(from, to, message),
                 Effect::Event(event) => self.ledger.events.push((self.now, node, event)),
+                Effect::Contact { limit } => self.ledger.contacts[limit.0 as usize] += 1,
                 Effect::Admitted { waiter } => {
                     self.admitted(waiter.demand, node, waiter.cost);
                     self.drain_soon(node);
@@ -443,6 +458,16 @@ impl<'s> Cluster<'s> {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
+        if let Message::Snapshots(batch) = &message {
+            let ring_epoch = batch.owner_epoch.ring.get();
+            for snapshot in &batch.snapshots {
+                let first = *self.answered.entry((snapshot.key, ring_epoch)).or_insert(from);
+                if first != from {
+                    let two = (self.now, snapshot.key, first.get() - 1, from.get() - 1);
+                    self.ledger.double_owners.push(two);
+                }
+            }
+        }
         self.ledger.messages += 1;
         self.ledger.samples.send(self.now);
         self.ledger.entries += match &message {
@@ -478,7 +503,10 @@ impl<'s> Cluster<'s> {
     fn ask_control(&mut self, node: u32, ask: Ask) {
         if !self.cuts.is_silent(node, self.now) {
             let delay = self.chance.between(200_000, MS);
-            self.at(self.now + delay, Step::Ask { node, ask });
+            let place = &mut self.places[node as usize];
+            place.asked_until = place.asked_until.max(self.now + delay);
+            let at = place.asked_until;
+            self.at(at, Step::Ask { node, ask });
         }
     }
 
@@ -545,6 +573,8 @@ impl<'s> Cluster<'s> {
                 }
                 process.start = start;
                 process.connection += 1;
+                let until = process.lease.grants_until();
+                self.tell(node, Input::Lease(until));
                 let age = std::time::Duration::from_nanos(self.now - decided);
                 self.tell(node, Input::Ring { change, age, start, is_restart });
             }
@@ -641,7 +671,9 @@ impl<'s> Cluster<'s> {
                 let (start, connection, life) = (process.start, process.connection, process.life);
                 let until = process.lease.grants_until();
                 self.ask_control(node, Ask::Closed { start, connection });
-                self.tell(node, Input::Lease(until));
+                if self.paused(node).is_none() {
+                    self.tell(node, Input::Lease(until));
+                }
                 self.at(at + back_after, Step::Reconnect { node, life });
             }
             Fault::Change { limit, rate, burst } => {
@@ -653,7 +685,21 @@ impl<'s> Cluster<'s> {
                 let view = ViewLimit::new(rate, burst, rules.revision, self.interval());
                 let local_cap = cap.unwrap_or(view.local_cap);
                 rules.limits.insert(id, ViewLimit { local_cap, bootstrap, ..view });
-                self.ledger.changes.push(Change { at: self.now, limit, rate, burst });
+                let at = self.now;
+                self.ledger.changes.push(Change { at, limit, rate, burst, is_removal: false });
+                self.control.put_rules(rules);
+                self.hear_control();
+            }
+            Fault::Remove { limit } => {
+                let mut rules = self.control.rules.clone();
+                rules.revision += 1;
+                if rules.limits.remove(&FleetLimitId(limit as u32)).is_none() {
+                    return;
+                }
+                let known = self.ledger.changes.iter().rfind(|change| change.limit == limit);
+                let known = *known.expect("a limit begins with a change");
+                let change = Change { at: self.now, is_removal: true, ..known };
+                self.ledger.changes.push(change);
                 self.control.put_rules(rules);
                 self.hear_control();
             }
@@ -684,7 +730,10 @@ impl<'s> Cluster<'s> {
                 self.ask(index, node, Some(began));
             }
         }
-        self.tell(node, Input::Timeout);
+        // What it would have been told meanwhile.
+        let Some(process) = &self.places[node as usize].process else { return };
+        let until = process.lease.grants_until();
+        self.tell(node, Input::Lease(until));
     }
 
     fn is_alive(&self, node: u32, life: u32) -> bool {
@@ -739,6 +788,14 @@ impl<'s> Cluster<'s> {
         }
         self.ledger
     }
+}
+
+/// The node that owns a limit's key while all are members.
+#[must_use]
+pub fn owner_of(scenario: &Scenario, limit: usize, key: u32) -> u32 {
+    let member = |node| Member { node: NodeId::new(node + 1), weight: 1 };
+    let ring = Ring::new(RingEpoch::ZERO, (0..scenario.nodes).map(member)).expect("few nodes");
+    ring.owner(key_of(limit, key)).map_or(0, |node| node.get() - 1)
 }
 
 /// The key of a limit, as its nodes know it.

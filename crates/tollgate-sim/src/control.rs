@@ -60,29 +60,30 @@ struct Told {
 }
 
 impl Control {
-    /// A coordinator that knows `nodes` nodes, none of which runs.
+    /// A coordinator of which `nodes` nodes are members, whose processes have yet to start.
     pub(crate) fn new(options: SessionOptions, rules: FleetRules, nodes: u32) -> Self {
         let sessions = || Sessions::new(options).expect("the scenario was checked");
         let mut state = State::default();
         let found = Command::Found { secret: FleetSecret::new([7; 32]) };
         state.apply(found).expect("the first command");
+        let mut changes = Vec::new();
         for _ in 0..nodes {
             let effects = state.apply(Command::Join { node: None, weight: 1 }).expect("few nodes");
-            let Answer::Joined { node, start, .. } = effects.answer else { continue };
-            state.apply(Command::Leave { node, start }).expect("it has just joined");
+            changes = effects.ring.map(|change| (0, change)).into_iter().collect();
         }
         let mut control = Self {
             state,
             replicas: [sessions(), sessions()],
             leader: 0,
             term: 1,
-            changes: Vec::new(),
+            changes,
             rules,
             told: BTreeMap::new(),
             wakes_at: Nanos::MAX,
             out: Vec::new(),
         };
         control.lead(0, 0);
+        control.membership_changed(0);
         control
     }
 
@@ -101,10 +102,12 @@ impl Control {
                 self.hear(Event::Heartbeat { node: from, start, connection }, at);
                 let actions = self.act(at);
                 let is_heard = |action: &Action| matches!(action, Action::Acknowledge { .. });
+                // Before it learns that it is still the owner of what it owned, it learns of what
+                // it does not own any more.
+                self.catch_up(from);
                 if actions.iter().any(is_heard) {
                     self.out.push((from, Tell::Heard { sent_at }));
                 }
-                self.catch_up(from);
             }
             Ask::Closed { start, connection } => {
                 let start = StartNumber::new(start);

@@ -1,5 +1,5 @@
-//! A scenario for each seed: every fault by itself and all together, greedy clients and clients that
-//! hold on to what they have.
+//! A scenario for each seed: every fault by itself and all together, greedy clients and clients
+//! that hold on to what they have.
 
 use std::time::Duration;
 
@@ -48,7 +48,8 @@ fn limit(chance: &mut Chance) -> SimLimit {
     // From less than a round trip of the rate to a second of it.
     let burst = (units * chance.between(5, 1_000) / 1_000).max(1);
     let local_cap = chance.happens(0.3).then(|| chance.between(1, burst));
-    SimLimit { rate, burst, local_cap, bootstrap: 0 }
+    let bootstrap = if chance.happens(0.1) { chance.between(1, 3) } else { 0 };
+    SimLimit { rate, burst, local_cap, bootstrap }
 }
 
 fn demand(
@@ -81,12 +82,10 @@ fn demand(
         0 | 1 => vec![each],
         // One hot worker, the others hardly.
         2 => {
-            let hot = Demand {
-                nodes: vec![chance.between(0, nodes - 1) as u32],
-                per_second: total,
-                ..each.clone()
-            };
-            vec![hot, Demand { per_second: (total / 50.0 / nodes as f64).max(0.5), ..each }]
+            let per_second = (total / 50.0 / nodes as f64).max(0.5);
+            let trickle = Demand { per_second, ..each.clone() };
+            let nodes = vec![chance.between(0, nodes - 1) as u32];
+            vec![Demand { nodes, per_second: total, ..each }, trickle]
         }
         // Hold and spend at once: a trickle keeps permissions alive, bursts spend them everywhere.
         3 => {
@@ -130,8 +129,8 @@ fn faults(
     // A third of the runs have none, a third have one kind, a third have all.
     let kinds: Vec<u64> = match chance.between(0, 2) {
         0 => return Vec::new(),
-        1 => vec![chance.between(0, 7)],
-        _ => (0..8).collect(),
+        1 => vec![chance.between(0, 8)],
+        _ => (0..9).collect(),
     };
     let count = chance.between(1, 6);
     let mut faults = Vec::new();
@@ -159,6 +158,7 @@ fn faults(
                 let rate = Rate::new(units.max(1), SECOND).expect("a rate");
                 Fault::Change { limit, rate, burst: burst.max(1) }
             }
+            7 => Fault::Remove { limit: chance.between(0, limits.len() as u64 - 1) as usize },
             _ => Fault::Failover,
         };
         faults.push((at, fault));

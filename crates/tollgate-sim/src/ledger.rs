@@ -49,10 +49,12 @@ pub struct Change {
     pub at: Nanos,
     /// Which limit.
     pub limit: usize,
-    /// R from then on.
+    /// R from then on; as before, if it was taken away.
     pub rate: tollgate::Rate,
-    /// B from then on.
+    /// B from then on; as before, if it was taken away.
     pub burst: u64,
+    /// Whether it was taken away.
+    pub is_removal: bool,
 }
 
 /// Who was in charge of a key, and from when.
@@ -79,8 +81,6 @@ pub struct Ledger {
     pub changes: Vec<Change>,
     /// What nodes told.
     pub events: Vec<(Nanos, u32, Event)>,
-    /// Admissions under a limit that the node did not know.
-    pub unknown_admitted: u64,
     /// Two nodes that answered reports of a key under the same ring epoch.
     pub double_owners: Vec<(Nanos, KeyId, u32, u32)>,
     /// Messages between nodes, and entries in them.

@@ -6,19 +6,18 @@
 //! one page, and [`show`] does so with a run. Nothing here opens a file, a socket or a clock.
 
 mod chance;
-pub mod check;
-mod cluster;
-mod control;
-pub mod draw;
+mod number;
+pub mod plot;
+pub mod plan;
+pub mod scenario;
+mod network;
 pub mod ledger;
 mod machine;
-mod network;
-mod number;
-pub mod plan;
-pub mod plot;
-pub mod scenario;
+mod control;
+mod cluster;
+pub mod check;
+pub mod draw;
 pub mod show;
 
-pub use chance::Chance;
-pub use cluster::{run, watch};
+pub use cluster::{owner_of, run, watch};
 pub use number::{duration, number};

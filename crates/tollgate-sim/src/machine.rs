@@ -74,6 +74,10 @@ pub(crate) enum Effect {
         message: Message,
     },
     Event(tollgate::Event),
+    /// A key has a new cell.
+    Contact {
+        limit: FleetLimitId,
+    },
     /// A request that waited was admitted.
     Admitted {
         waiter: Waiter,
@@ -196,6 +200,9 @@ impl Machine {
                 kept.returned = returned;
             }
             for usage in usages {
+                if usage.drained.base.is_some() {
+                    effects.push(Effect::Contact { limit: usage.limit });
+                }
                 self.handle(Input::Usage(usage), at, effects);
             }
         }

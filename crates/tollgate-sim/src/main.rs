@@ -32,9 +32,10 @@ fn main() -> ExitCode {
             let worst = check::bound::worst_windows(&case.scenario, &ledger);
             let over = worst.iter().map(|worst| worst.excess).fold(f64::MIN, f64::max);
             println!(
-                "{:<52} {:>6.2} % (least {:.0} %), {:>6.0} messages/s, {:>6.0} entries/s, over {over:.1}, {:.1} s",
+                "{:<52} {:>6.2} % of {:>6.2} % (least {:.0} %), {:>6.0} messages/s, {:>6.0} entries/s, over {over:.1}, {:.1} s",
                 case.name,
                 used * 100.0,
+                check::utilisation::of_one_bucket(&case.scenario) * 100.0,
                 case.least * 100.0,
                 ledger.messages as f64 / seconds,
                 ledger.entries as f64 / seconds,

@@ -175,6 +175,11 @@ pub enum Fault {
         /// B.
         burst: u64,
     },
+    /// A limit is taken away; a change brings it back.
+    Remove {
+        /// Which.
+        limit: usize,
+    },
     /// The coordinator's leader changes.
     Failover,
     /// Something goes wrong with the node that owns a key by then; nothing if none does.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::mutant::lacks;
 use crate::view::{FleetLimitId, ViewLimit};
 
 /// One revision of the fleet's limits.
@@ -20,8 +21,13 @@ impl FleetRules {
     /// Puts a newer revision in force. An older one changes nothing. Returns whether it was newer.
     pub(crate) fn adopt(&mut self, rules: Self) -> bool {
         let is_newer = rules.revision > self.revision;
-        if is_newer {
-            *self = rules;
+        if is_newer || lacks("rules_forward") {
+            let known = std::mem::replace(self, rules);
+            if lacks("removed_limit_goes") {
+                for (id, limit) in known.limits {
+                    self.limits.entry(id).or_insert(limit);
+                }
+            }
         }
         is_newer
     }

@@ -103,7 +103,7 @@ pub fn envelope(scenario: &Scenario, ledger: &Ledger, limit: usize) -> f64 {
                 overlap += lasted.as_secs_f64() + scenario.times.ttl_max.as_secs_f64();
             }
             Event::Paused { .. } => is_paused = true,
-            Event::Overlap { .. } | Event::HandoverLate { .. } | Event::OwnerFull => {}
+            Event::Overlap { .. } | Event::HandoverLate { .. } | Event::Full => {}
         }
     }
     if overlap == 0.0 && !is_paused {
@@ -135,7 +135,8 @@ struct Curve {
     /// From when on: the largest R of the time, and the largest B.
     steps: Vec<(Nanos, Rate, u64)>,
     drift_ppm: u64,
-    bootstrap: f64,
+    /// Units that first contacts were allowed.
+    bootstrap: u64,
 }
 
 impl Curve {
@@ -171,7 +172,7 @@ impl Curve {
         };
         let steps = edges.iter().map(step).collect();
         let contacts = ledger.contacts.get(limit).copied().unwrap_or(0);
-        let bootstrap = (scenario.limits[limit].bootstrap * contacts) as f64;
+        let bootstrap = scenario.limits[limit].bootstrap * contacts;
         Self { steps, drift_ppm: u64::from(scenario.drift_ppm), bootstrap }
     }
 
@@ -207,12 +208,13 @@ impl Curve {
             let (_, rate, burst) = self.steps[step];
             let unit = u128::from(rate.period_ns()) * MILLION;
             level += u128::from(admission.net()) * unit;
+            let allowed = burst + self.bootstrap;
             let units = level as f64 / unit as f64;
-            let over = units - burst as f64 - self.bootstrap;
+            let over = units - allowed as f64;
             // Exact where it matters: whether it is above at all.
-            let is_over = self.bootstrap > 0.0 && over > 0.0 || level > u128::from(burst) * unit;
+            let is_over = level > u128::from(allowed) * unit;
             let excess = if is_over { over.max(1e-9) } else { over.min(0.0) };
-            each(Level { at: admission.at, units, rate, burst, excess });
+            each(Level { at: admission.at, units, rate, burst: allowed, excess });
         }
     }
 
@@ -245,6 +247,7 @@ pub fn change_lag(scenario: &Scenario) -> Nanos {
         | Fault::Cut { .. }
         | Fault::Change { .. }
         | Fault::Owner { .. }
+        | Fault::Remove { .. }
         | Fault::Failover => 0,
     };
     scenario.faults.iter().map(longest).max().unwrap_or(0) + SECOND + 20 * MS

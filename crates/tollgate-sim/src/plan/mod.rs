@@ -110,8 +110,8 @@ impl Inputs {
         if held >= needed { 1.0 } else { held / needed }
     }
 
-    /// B + R x t: the most that is admitted in any interval of this length in normal operation, which
-    /// includes lost messages, and crashed owners and their replacement.
+    /// B + R x t: the most that is admitted in any interval of this length in normal operation.
+    /// That includes lost messages, and crashed owners and their replacement.
     ///
     /// 10,000 at once and 5,000/s: 20,000 in 2 s.
     #[must_use]
@@ -119,8 +119,8 @@ impl Inputs {
         self.burst.saturating_add(self.brings_whole(interval))
     }
 
-    /// N x max(b, c) + R x overlap: by how much the promise can be exceeded at worst, when two owners
-    /// of one key are in charge for `overlap`.
+    /// N x max(b, c) + R x overlap: by how much the promise can be exceeded at worst, when two
+    /// owners of one key are in charge for `overlap`.
     ///
     /// 20 workers with b = 200, 5,000/s and 2.1 s: 4,000 + 10,500 = 14,500.
     #[must_use]

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::Inputs;
 
-/// What one worker sends and is sent, on average. The whole fleet has N times as much, and an owner,
-/// of which there are as many as workers, has as much the other way round.
+/// What one worker sends and is sent, on average. The whole fleet has N times as much. An owner, of
+/// which there are as many as workers, has as much the other way round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Traffic {
     /// Keys reported in a second; as many come back.

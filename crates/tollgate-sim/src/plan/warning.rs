@@ -216,8 +216,9 @@ mod tests {
     #[test]
     fn a_local_cap_below_the_round_trip_names_the_least_that_would_do() {
         let small = Inputs { local_cap: Some(10), ..example() };
-        let told = "local_cap = 10 is less than the rate brings in a round trip of 4.5 ms: a worker \
-                    that has all the traffic reaches 44 % of the rate; set local_cap to 23 or more";
+        let told = "local_cap = 10 is less than the rate brings in a round trip of 4.5 ms: a \
+                    worker that has all the traffic reaches 44 % of the rate; set local_cap to 23 \
+                    or more";
         assert_eq!(texts(&small), [told]);
         assert_eq!(warnings(&Inputs { local_cap: Some(22), ..example() }).len(), 1);
         assert_eq!(warnings(&Inputs { local_cap: Some(23), ..example() }), []);
@@ -261,8 +262,8 @@ mod tests {
         // 2 x 50 ms + 2.5 ms + 5 ms, and a TTL of 20 ms; 0.8 x 50 ms = 40 ms.
         let far = inputs("100/s", 100, 4, 50_000);
         let told = texts(&far);
-        let expected = "a permission lasts 20 ms and the next comes after 107.5 ms: workers deny in \
-                        between; set the sync interval to 40 ms or more";
+        let expected = "a permission lasts 20 ms and the next comes after 107.5 ms: workers deny \
+                        in between; set the sync interval to 40 ms or more";
         assert_eq!(told[0], expected);
         let better = Inputs { sync_interval: Duration::from_millis(40), ..far };
         assert_eq!(warnings(&better), []);

@@ -75,8 +75,8 @@ pub struct Band {
 }
 
 impl Chart {
-    /// The chart twice: for screens and paper, and for phones, on which the first would be too small
-    /// to read. The page's style shows one of them.
+    /// The chart twice: for screens and paper, and for phones, on which the first would be too
+    /// small to read. The page's style shows one of them.
     pub(super) fn html(&self) -> String {
         let sorted = self.sorted();
         let wide = Drawing::new(&sorted, WIDE).svg();

@@ -106,8 +106,9 @@ impl Table {
             beyond => format!("<p>{} more rows are not shown.</p>\n", number(beyond as f64)),
         };
         format!(
-            "<section>\n<h2>{}</h2>\n<div class=\"wide-table\"><table>\n<thead><tr>{}</tr></thead>\n\
-             <tbody>\n{rows}</tbody>\n</table></div>\n{beyond}</section>\n",
+            "<section>\n<h2>{}</h2>\n<div class=\"wide-table\"><table>\n\
+             <thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n\
+             {beyond}</section>\n",
             escaped(&self.title),
             heads.collect::<String>()
         )

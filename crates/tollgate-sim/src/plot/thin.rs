@@ -1,8 +1,8 @@
 //! Fewer points that look the same: of all that fall on one column of pixels the first, the lowest,
 //! the highest and the last are kept.
 //!
-//! From Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation" (VLDB 2014): a line
-//! through these is the line through all, pixel by pixel.
+//! From Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation" (VLDB 2014): a
+//! line through these is the line through all, pixel by pixel.
 
 /// Places in the order of x, cut into runs at gaps; at most 4 points a column.
 ///

@@ -36,6 +36,10 @@ pub fn words(fault: &Fault, names: &Names) -> (String, Option<Nanos>) {
             let name = names.limits.get(limit).map_or("?", |name| name);
             (format!("{name} set to {rate}, burst {burst}"), None)
         }
+        Fault::Remove { limit } => {
+            let name = names.limits.get(limit).map_or("?", |name| name);
+            (format!("{name} taken away"), None)
+        }
         Fault::Failover => ("the coordinator's leader changes".into(), None),
         Fault::Owner { limit, key, .. } => {
             (format!("the owner of {} is hit", names.of(limit, key)), None)
@@ -54,6 +58,7 @@ pub(super) fn after(fault: &Fault) -> Option<String> {
         | Fault::Silence { .. }
         | Fault::Reset { .. }
         | Fault::Change { .. }
+        | Fault::Remove { .. }
         | Fault::Failover
         | Fault::Owner { .. } => None,
     }

@@ -13,8 +13,7 @@ pub(super) type Points = Vec<(f64, f64)>;
 /// So many of a run's parts, as one point of a chart of rates: few units fall in one part.
 const JOINED: usize = 5;
 
-/// Counts by part as rates in the middle of parts that are joined; without a last one that is cut
-/// short.
+/// Counts by part as rates in the middle of parts that are joined, and at both ends.
 pub(super) fn rates(counts: &[u64], every: Nanos, parts: usize) -> Points {
     let mut counts = counts.to_vec();
     counts.resize(parts, 0);
@@ -23,7 +22,13 @@ pub(super) fn rates(counts: &[u64], every: Nanos, parts: usize) -> Points {
         let middle = (index * JOINED) as f64 + JOINED as f64 / 2.0;
         (seconds(middle), counts.iter().sum::<u64>() as f64 / seconds(JOINED as f64))
     };
-    counts.chunks_exact(JOINED).enumerate().map(point).collect()
+    let mut points: Points = counts.chunks_exact(JOINED).enumerate().map(point).collect();
+    let ends = points.first().zip(points.last()).map(|(first, last)| (first.1, last.1));
+    if let Some((first, last)) = ends {
+        points.insert(0, (0.0, first));
+        points.push((seconds((parts / JOINED * JOINED) as f64), last));
+    }
+    points
 }
 
 /// Net units that each key was admitted, by part.
@@ -156,7 +161,7 @@ mod tests {
     #[test]
     fn a_rate_is_told_for_five_parts_at_a_time() {
         let points = rates(&[1, 2, 3, 4, 0, 5], 100 * MS, 11);
-        assert_eq!(points, [(0.25, 20.0), (0.75, 10.0)]);
+        assert_eq!(points, [(0.0, 20.0), (0.25, 20.0), (0.75, 10.0), (1.0, 10.0)]);
     }
 
     #[test]

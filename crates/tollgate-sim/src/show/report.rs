@@ -40,6 +40,8 @@ pub struct KeyReport {
     pub rate: Rate,
     /// B as the run began.
     pub burst: u64,
+    /// Units that nodes were allowed on their first contact with the limit's keys, in all.
+    pub bootstrap: u64,
     /// How often the limit was changed.
     pub changes: usize,
     /// Units above B + R·t of the worst window; below 0 for those under it.
@@ -163,6 +165,7 @@ impl KeyReport {
             key,
             rate: of.rate,
             burst: of.burst,
+            bootstrap: of.bootstrap * ledger.contacts.get(limit).copied().unwrap_or(0),
             changes: ledger.changes.iter().filter(|change| change.limit == limit).count() - 1,
             excess,
             worst_at,
@@ -174,12 +177,16 @@ impl KeyReport {
         }
     }
 
-    /// `200 + 1,000/s x t`.
+    /// `200 + 1,000/s x t`, as the run began.
     #[must_use]
     pub fn promise(&self) -> String {
-        let changed = if self.changes > 0 { ", until it was changed" } else { "" };
+        let changed = if self.changes > 0 { ", at first" } else { "" };
+        let contacts = match self.bootstrap {
+            0 => String::new(),
+            units => format!(" + {} at first contacts", number(units as f64)),
+        };
         let rate = number(per_second(self.rate));
-        format!("{} + {rate}/s x t{changed}", number(self.burst as f64))
+        format!("{} + {rate}/s x t{contacts}{changed}", number(self.burst as f64))
     }
 
     /// `35 units under it`, of the worst window; rounded so that nothing looks better than it is.
@@ -238,7 +245,7 @@ fn excuses(scenario: &Scenario, ledger: &Ledger) -> Vec<String> {
                 "node {node} had gone on for {} beside its successor, noticed at {at}",
                 lasted(*went_on)
             )),
-            Event::Overlap { .. } | Event::HandoverLate { .. } | Event::OwnerFull => None,
+            Event::Overlap { .. } | Event::HandoverLate { .. } | Event::Full => None,
         }
     };
     ledger.events.iter().filter_map(told).collect()

@@ -247,9 +247,9 @@ impl Sessions {
 
     /// Misses every member from now on, as far as it can't have been missed before.
     ///
-    /// Members speak to whoever leads, so to a new leader their silence so far says nothing. What it
-    /// saw close says that a process is dead, but not for long: had it died then, the leader before
-    /// would have seen that too, and it would be no member any more.
+    /// Members speak to whoever leads, so to a new leader their silence so far says nothing. What
+    /// it saw close says that a process is dead, but not for long: had it died then, the leader
+    /// before would have seen that too, and it would be no member any more.
     fn count_anew(&mut self) {
         let (options, now) = (self.options, self.now);
         self.due.clear();

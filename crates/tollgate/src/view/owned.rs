@@ -37,7 +37,6 @@ pub(crate) struct Owned {
     served_until: Instant,
     /// When the agenda comes to the key.
     planned: Option<Instant>,
-    version: u64,
     /// When nothing was left last.
     exhausted_at: Instant,
 }
@@ -49,6 +48,8 @@ pub(super) struct Grounds<'a> {
     pub(super) limit: Option<&'a ViewLimit>,
     pub(super) standing: &'a Standing,
     pub(super) times: &'a ViewTimes,
+    /// Of what is said now. Of one owner, not of one key: a key that was forgotten comes back.
+    pub(super) version: u64,
 }
 
 impl Owned {
@@ -80,16 +81,17 @@ impl Owned {
             queue: VecDeque::new(),
             served_until: Instant::ZERO,
             planned: None,
-            version: 0,
             exhausted_at: Instant::ZERO,
         }
     }
 
     /// Adds a record that another owner handed over.
     pub(super) fn add_record(&mut self, who: Who, record: Record) {
-        self.outstanding += record.outstanding();
-        self.demand += record.demand;
-        self.records.insert(who, record);
+        if self.has_room_for(who) {
+            self.outstanding += record.outstanding();
+            let before = self.records.insert(who, record);
+            self.outstanding -= before.map_or(0, |before| before.outstanding());
+        }
     }
 
     pub(super) fn has_room_for(&self, who: Who) -> bool {
@@ -274,7 +276,6 @@ impl Owned {
         now: Instant,
         agenda: &mut Agenda,
     ) -> Snapshot {
-        self.version += 1;
         let cadence = self.cadence_of(who, grounds);
         let remaining = self.meter.room(0);
         let others_wait = !self.queue.is_empty();
@@ -298,7 +299,7 @@ impl Owned {
         Snapshot {
             key,
             cell_epoch: who.1,
-            version: self.version,
+            version: grounds.version,
             ack_sequence: record.sequence,
             acked: record.acked,
             floor: record.floor,

@@ -25,6 +25,8 @@ pub(crate) struct Owner {
     /// Snapshots that answer no report.
     pushes: BTreeMap<NodeId, Vec<Snapshot>>,
     counts: OwnerCounts,
+    /// Of the last snapshots.
+    version: u64,
 }
 
 /// What an owner did so far.
@@ -74,6 +76,7 @@ impl Owner {
             agenda: BinaryHeap::new(),
             pushes: BTreeMap::new(),
             counts: OwnerCounts::default(),
+            version: 0,
         }
     }
 
@@ -107,10 +110,12 @@ impl Owner {
         if !owned.has_room_for(who) {
             return Err(OwnerFull);
         }
-        let grounds = Grounds { limit, standing, times: &self.times };
+        self.version += 1;
+        let grounds = Grounds { limit, standing, times: &self.times, version: self.version };
         owned.follow(&grounds, now);
         self.counts.reports += 1;
-        self.counts.units += owned.apply(who, report, by.round_trip, now);
+        let units = owned.apply(who, report, by.round_trip, now);
+        self.counts.units = self.counts.units.saturating_add(units);
         let mut told = Vec::new();
         self.counts.granted += owned.grant(who, &grounds, now, &mut told);
         for to in told {
@@ -132,7 +137,8 @@ impl Owner {
             self.agenda.pop();
             let Some(owned) = self.keys.get_mut(&key) else { continue };
             if let Some(who) = who {
-                self.counts.expired += owned.visit_record(key, who, at, now, &mut self.agenda);
+                let expired = owned.visit_record(key, who, at, now, &mut self.agenda);
+                self.counts.expired = self.counts.expired.saturating_add(expired);
                 owned.plan(key, now, &mut self.agenda);
                 continue;
             }
@@ -140,7 +146,9 @@ impl Owner {
                 continue;
             }
             let limit = limits(owned.limit);
-            let grounds = Grounds { limit: limit.as_ref(), standing, times: &self.times };
+            self.version += 1;
+            let (times, version) = (&self.times, self.version);
+            let grounds = Grounds { limit: limit.as_ref(), standing, times, version };
             owned.follow(&grounds, now);
             if owned.is_as_new() {
                 self.keys.remove(&key);

@@ -49,6 +49,7 @@ impl Record {
     /// The record of a cell that is unknown here: what is above the report's base is news.
     pub(super) fn unknown(report: &Report, now: Instant) -> Self {
         let base = if lacks("baseline") { report.taken } else { report.base };
+        let base = base.min(POSITIONS_MAX);
         // What the cell gave back and refused before is not told anew.
         Self {
             sequence: 0,
@@ -78,12 +79,14 @@ impl Record {
     pub(super) fn handed_over(handed: &HandedRecord, times: &ViewTimes, now: Instant) -> Self {
         Self {
             sequence: handed.sequence,
-            acked: handed.acked,
+            acked: handed.acked.min(POSITIONS_MAX),
             returned: handed.returned,
             refunded: handed.refunded,
             denied: handed.denied,
-            floor: handed.floor,
-            ceiling: handed.ceiling,
+            floor: handed.floor.min(POSITIONS_MAX),
+            ceiling: handed
+                .ceiling
+                .min(handed.acked.max(handed.floor).min(POSITIONS_MAX) + OUTSTANDING_MAX),
             expiry: now.saturating_add(times.widened(handed.ttl_left)),
             floor_since: Instant::ZERO,
             base: handed.base,
@@ -111,7 +114,7 @@ impl Record {
 
     /// Permits more.
     pub(super) fn grant(&mut self, units: u64) {
-        self.ceiling = self.ceiling.max(self.acked).max(self.floor) + units;
+        self.ceiling = self.ceiling.max(self.acked).max(self.floor).saturating_add(units);
     }
 
     /// Assumes what is outstanding to be spent, if its time is over. Returns how much that was.
@@ -141,7 +144,7 @@ impl Record {
             return 0;
         }
         self.sequence = report.sequence;
-        let taken = report.taken.max(self.acked);
+        let taken = report.taken.min(POSITIONS_MAX).max(self.acked);
         let returned = report.returned.saturating_sub(self.returned);
         let refunded = report.refunded.saturating_sub(self.refunded);
         // Positions below the floor are in the level already.
@@ -177,8 +180,8 @@ impl Record {
 
     /// Moves the average of what it asks for towards what it asked for since the last report.
     fn measure(&mut self, report: &Report, taken: u64, returned: u64, now: Instant) {
-        self.asked = (taken - self.acked).saturating_sub(returned)
-            + report.denied.saturating_sub(self.denied);
+        let spent = (taken - self.acked).saturating_sub(returned);
+        self.asked = spent.saturating_add(report.denied.saturating_sub(self.denied));
         let seconds = now.saturating_since(self.reported_at).as_secs_f64();
         if seconds < SAMPLE_SECONDS_MIN {
             return;
@@ -195,6 +198,10 @@ impl Record {
     }
 }
 
+/// Where lines of positions end: no honest worker comes so far.
+const POSITIONS_MAX: u64 = 1 << 62;
+/// Units that another owner may have permitted one worker.
+const OUTSTANDING_MAX: u64 = 1 << 50;
 /// Reports that come closer together than this tell no rate.
 const SAMPLE_SECONDS_MIN: f64 = 0.000_5;
 const HALF_LIFE_SECONDS: f64 = 0.05;

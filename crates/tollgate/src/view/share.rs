@@ -15,8 +15,8 @@ pub(super) fn pressure(demand: f64, level: u64, rate: Rate, burst: u64) -> f64 {
 }
 
 /// The time between a worker's reports of a key: the sync interval near the limit, 20 of them far
-/// from it; never shorter than the way there and back or half the time of one unit, nor so long that
-/// a TTL would be above `ttl_max`.
+/// from it; never shorter than the way there and back or half the time of one unit, nor so long
+/// that a TTL would be above `ttl_max`.
 pub(super) fn cadence(
     pressure: f64,
     rate: Rate,

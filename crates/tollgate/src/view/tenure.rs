@@ -84,8 +84,15 @@ impl Tenure {
         tenure
     }
 
-    /// The ring changes. Returns when this node's tenure began of what it hands over.
-    pub(crate) fn adopt(&mut self, change: RingChange, times: &ViewTimes, now: Instant) -> Instant {
+    /// The ring changes. Returns when this node's tenure began of what it hands over. If others were
+    /// in charge meanwhile, without this node knowing, it knows no key any more.
+    pub(crate) fn adopt(
+        &mut self,
+        change: RingChange,
+        is_cut_off: bool,
+        times: &ViewTimes,
+        now: Instant,
+    ) -> Instant {
         debug_assert!(change.ring.epoch() > self.epoch());
         let hold = now.saturating_add(times.widened(times.ttl_max));
         // What is still awaited will not be granted by this node before the next change; it goes on
@@ -95,9 +102,8 @@ impl Tenure {
             Since::Awaited { .. } => hold,
         };
         let began = self.from.values().map(began_of).fold(self.own, Instant::max);
-        // A ring that was missed may have had another owner for any key.
-        let missed = change.previous.epoch() != self.epoch();
-        self.own = if missed { began.max(hold) } else { began };
+        let forgets = is_cut_off && !lacks("cut_off_hold");
+        self.own = if forgets { began.max(hold) } else { began };
         self.change = change;
         self.from.clear();
         self.await_others(now);
@@ -132,6 +138,11 @@ impl Tenure {
             Some(Since::At(at)) => Charge::Since(*at),
             Some(Since::Awaited { .. }) => Charge::Awaited,
         }
+    }
+
+    /// Whether anything is still to be handed over to this node.
+    pub(crate) fn awaits(&self) -> bool {
+        self.from.values().any(|since| matches!(since, Since::Awaited { .. }))
     }
 
     /// A part of a handover has come. When it was the last one, this node is in charge since the

@@ -61,8 +61,8 @@ pub(crate) struct View {
     /// How long the last permission was to live.
     ttl: Duration,
     used_at: Instant,
-    /// Whether nobody waited when the last credit was granted: then another like those that did not
-    /// wait should find what they did not.
+    /// Whether what is not used is kept: callers that do not wait should find what the last of them
+    /// did not, while those who wait can have it back when they come.
     keeps: bool,
 }
 
@@ -136,7 +136,7 @@ impl View {
             cadence: Duration::ZERO,
             ttl: Duration::ZERO,
             used_at: now,
-            keeps: false,
+            keeps: true,
         }
     }
 
@@ -171,6 +171,10 @@ impl View {
         self.waiting = usage.waiting;
         if usage.refused > 0 {
             self.refused = usage.refused;
+            self.keeps = true;
+        }
+        if usage.waiting > 0 {
+            self.keeps = false;
         }
         if let Some((units, charged_at)) = refund {
             self.refund(units, charged_at, times, now);
@@ -201,7 +205,7 @@ impl View {
         &mut self,
         snapshot: &Snapshot,
         owner_epoch: OwnerEpoch,
-        generation: Option<u64>,
+        limit: Option<&ViewLimit>,
         times: &ViewTimes,
         now: Instant,
     ) -> Option<Permit> {
@@ -212,6 +216,10 @@ impl View {
             return None;
         }
         if (owner_epoch, snapshot.version) <= self.adopted && !lacks("snapshot_order") {
+            return None;
+        }
+        let limit = limit.filter(|limit| limit.generation == snapshot.generation);
+        if !self.is_sane(snapshot, limit) {
             return None;
         }
         if self.adopted.0 != owner_epoch && self.adopted.0 != OwnerEpoch::NONE {
@@ -227,8 +235,7 @@ impl View {
         if self.is_heard() && self.told.refunded == self.refunded {
             self.refunds = None;
         }
-        let is_known = generation == Some(snapshot.generation);
-        if !is_known && !lacks("generation") {
+        if limit.is_none() && !lacks("generation") {
             return None;
         }
         // A permission whose time is over was taken for spent by its owner.
@@ -257,11 +264,23 @@ impl View {
             self.ttl = if ttl.is_zero() { self.ttl } else { ttl };
         }
         if granted {
-            self.keeps = self.waiting == 0;
             self.refused = 0;
         }
         let changed = old != (self.floor, self.ceiling, self.deadline);
         changed.then(|| self.permission(snapshot.remaining))
+    }
+
+    /// Whether an owner may have said so: of what this cell took, and of no more than a burst
+    /// beyond it. Positions run out, so that nobody else's number may move a cell on.
+    fn is_sane(&self, snapshot: &Snapshot, limit: Option<&ViewLimit>) -> bool {
+        let known = self.ceiling.max(self.taken);
+        // Grants that were lost on the way lie between what is known here and the floor.
+        let lost = snapshot.floor.saturating_sub(known);
+        let fresh = snapshot.ceiling.saturating_sub(known.max(snapshot.floor));
+        snapshot.acked <= self.taken
+            && snapshot.floor <= snapshot.ceiling
+            && lost <= LOST_MAX
+            && limit.is_none_or(|limit| fresh <= limit.burst)
     }
 
     /// The ring has changed. What is spent from now on is this ring's owner's business, and what an
@@ -365,7 +384,8 @@ impl View {
         let used = self.taken.saturating_sub(self.told.taken);
         let many = |limit: &ViewLimit| used >= REPORT_UNITS.min(limit.local_cap.div_ceil(2));
         let left = self.ceiling.saturating_sub(self.taken);
-        limit.is_some_and(many) && left <= used
+        // What is spent only leaks once it is told.
+        used > 0 && left == 0 || limit.is_some_and(many) && left <= used
     }
 
     /// Whether what it holds goes back: its time is over, or nobody wants it.
@@ -431,6 +451,8 @@ impl View {
 const SENT_MAX: usize = 4;
 /// Units after which a report may come forward.
 const REPORT_UNITS: u64 = 32;
+/// Units that may have been granted and lost since the last snapshot that came: positions are 2^62.
+const LOST_MAX: u64 = 1 << 48;
 /// For how many TTLs credit is kept for callers that do not wait, since the last one came.
 const KEEPS_TTLS: u32 = 5;
 /// How long a key rests before its cell goes.

@@ -8,6 +8,7 @@ mod coordinator;
 mod counting;
 mod credits;
 mod flood;
+mod garbage;
 mod gcra;
 mod lint;
 mod matching;

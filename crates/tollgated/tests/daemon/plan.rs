@@ -41,8 +41,8 @@ fn a_plan_is_told_in_lines_that_fit_a_terminal() {
 #[test]
 fn a_plan_warns_of_what_should_be_changed_and_still_is_one() {
     let (code, out, _) = run(&with(&["--local-cap", "10"]));
-    let told = "\nwarning: local_cap = 10 is less than the rate brings in a round trip of 4.5 ms: a \
-                worker that has all the traffic reaches 44 % of the rate; set local_cap to 23 or \
+    let told = "\nwarning: local_cap = 10 is less than the rate brings in a round trip of 4.5 ms: \
+                a worker that has all the traffic reaches 44 % of the rate; set local_cap to 23 or \
                 more\n";
     assert!(code == 0 && out.ends_with(told), "{out}");
 }

@@ -137,7 +137,7 @@ impl<'f, 't> Check<'f, 't> {
     }
 
     fn limit(&mut self, limit: &Spanned<LimitTable>) {
-        let LimitTable { name, rate, burst, local_cap } = limit.get_ref();
+        let LimitTable { name, rate, burst, local_cap, bootstrap } = limit.get_ref();
         let text = name.get_ref();
         self.name(name);
         if text.contains('/') {
@@ -152,9 +152,10 @@ impl<'f, 't> Check<'f, 't> {
             None => rate.units().min(UNITS_MAX),
         };
         let local_cap = local_cap.as_ref().map(|cap| self.units(cap));
+        let bootstrap = bootstrap.as_ref().map_or(0, |units| self.units(units));
         self.names.limits.push(text.clone());
         self.names.keys.push(Vec::new());
-        self.limits.push(SimLimit { rate, burst, local_cap, bootstrap: 0 });
+        self.limits.push(SimLimit { rate, burst, local_cap, bootstrap });
     }
 
     fn demand(&mut self, demand: &Spanned<DemandTable>) -> Option<Demand> {

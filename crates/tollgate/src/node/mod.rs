@@ -3,11 +3,14 @@
 //!
 //! It touches no cell, socket or clock. The only module that knows all guarantees of a fleet.
 
+mod io;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::coordinator::RingChange;
-use crate::credits::Permit;
+pub use io::{Event, Input, NodeCounts, NodeOptions, Output};
+
 use crate::key::{KeyHashing, KeyId};
 use crate::message::{Message, Refusal, ReportBatch, SnapshotBatch};
 use crate::mutant::lacks;
@@ -18,141 +21,10 @@ use crate::time::Instant;
 use crate::view::handover::{Handover, Sending};
 use crate::view::load::Load;
 use crate::view::owned::Owned;
-use crate::view::owner::{Owner, OwnerCounts, Reporter, Standing};
+use crate::view::owner::{Owner, Reporter, Standing};
 use crate::view::tenure::{Charge, HANDOVER_MAX, Part, Tenure};
 use crate::view::worker::{Act, Usage, View};
-use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, ViewLimit, ViewTimes};
-
-/// How a node is set up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodeOptions {
-    /// Times that the whole fleet shares.
-    pub times: ViewTimes,
-    /// Keys that it spends from, and keys that it owns, at most: each. Typically 1,000,000.
-    pub keys_max: usize,
-    /// Reports that it applies in a second; beyond them it asks for fewer, then refuses. Typically
-    /// 500,000.
-    pub reports_per_second_max: u64,
-}
-
-impl Default for NodeOptions {
-    fn default() -> Self {
-        Self { times: ViewTimes::default(), keys_max: 1_000_000, reports_per_second_max: 500_000 }
-    }
-}
-
-/// What a node is told.
-#[derive(Debug, Clone)]
-pub enum Input {
-    /// What a cell holds, or that a new one has begun. Cells that are dirty are told before anything
-    /// else is.
-    Usage(Usage),
-    /// A cell that was to [go](Output::Evict) has gone, or was in use.
-    Evicted {
-        /// The key.
-        key: KeyId,
-        /// Whether it has gone.
-        gone: bool,
-    },
-    /// Another node says something.
-    Message {
-        /// Who.
-        from: NodeId,
-        /// What.
-        message: Message,
-    },
-    /// The coordinator tells of a ring.
-    Ring {
-        /// The change that led to it.
-        change: RingChange,
-        /// How long ago it was decided.
-        age: Duration,
-        /// The start number of this process; whether the process before it was a member under the
-        /// same ring.
-        start: u64,
-        /// As said for `start`.
-        is_restart: bool,
-    },
-    /// The coordinator tells of limits.
-    Rules(FleetRules),
-    /// Until when this node may let permissions live; [`Instant::MAX`] if nothing bounds it.
-    Lease(Instant),
-    /// The time that [`Output::Timeout`] named has come.
-    Timeout,
-}
-
-/// What is to be done for a node.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Output {
-    /// Write it into the key's cell, and tell what was taken as returned by the next usage.
-    Permit {
-        /// The key.
-        key: KeyId,
-        /// What its cell may spend.
-        permit: Permit,
-    },
-    /// Forget the key's cell if it still is at that position, and tell whether it went.
-    Evict {
-        /// The key.
-        key: KeyId,
-        /// The position.
-        taken: u64,
-    },
-    /// Send it.
-    Send {
-        /// To whom.
-        to: NodeId,
-        /// What.
-        message: Message,
-    },
-    /// Something happened that people may want to know of.
-    Event(Event),
-    /// Nothing more until this instant, or until something comes in.
-    Timeout(Instant),
-}
-
-/// What people may want to know of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// This node went on granting, for so long, after the fleet had given its keys to others: the
-    /// promise's envelope applied to so many keys.
-    Overlap {
-        /// For how long.
-        lasted: Duration,
-        /// How many keys it had.
-        keys: u64,
-    },
-    /// The process stood still for so long: requests that it had begun may have spent what was
-    /// permitted no longer.
-    Paused {
-        /// For how long.
-        lasted: Duration,
-    },
-    /// A planned change did not bring another's keys in time; they count as spent.
-    HandoverLate {
-        /// Whose.
-        from: NodeId,
-    },
-    /// A key was refused for want of room.
-    OwnerFull,
-}
-
-/// What a node did so far, and what it holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NodeCounts {
-    /// What it did as an owner.
-    pub owner: OwnerCounts,
-    /// Keys that it has state of as an owner.
-    pub owned: u64,
-    /// Keys that it spends from.
-    pub views: u64,
-    /// Reports that it sent, and the batches that they went in.
-    pub reports: u64,
-    /// As said for `reports`.
-    pub batches: u64,
-    /// Reports that it refused because it was busy.
-    pub shed: u64,
-}
+use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, ViewLimit};
 
 /// A member of a fleet.
 #[derive(Debug)]
@@ -308,7 +180,7 @@ impl Node {
             self.pipeline.cancel(owner, key, at);
         }
         if self.views.len() >= self.options.keys_max {
-            self.outputs.push_back(Output::Event(Event::OwnerFull));
+            self.outputs.push_back(Output::Event(Event::Full));
             return;
         }
         if !lacks("new_cell_epoch") {
@@ -389,11 +261,13 @@ impl Node {
         by: Reporter,
         now: Instant,
     ) -> Option<crate::view::Snapshot> {
-        // Keys that others own were taken away when the ring changed.
-        let began = if self.owner.key(report.key).is_some() {
+        let tenure = self.tenure.as_ref()?;
+        // Keys that others own were taken away when the ring changed; those that are still being
+        // handed over may be here in part.
+        let began = if self.owner.key(report.key).is_some() && !tenure.awaits() {
             Instant::ZERO
         } else {
-            match self.tenure.as_ref()?.charge(report.key) {
+            match tenure.charge(report.key) {
                 Charge::Since(began) => began,
                 Charge::Awaited if lacks("handover_awaited") => Instant::ZERO,
                 Charge::Awaited | Charge::Others => return None,
@@ -403,7 +277,7 @@ impl Node {
         let standing = self.standing();
         let answer = self.owner.handle_report(report, by, limit.as_ref(), began, &standing, now);
         answer.unwrap_or_else(|_| {
-            self.outputs.push_back(Output::Event(Event::OwnerFull));
+            self.outputs.push_back(Output::Event(Event::Full));
             None
         })
     }
@@ -415,10 +289,12 @@ impl Node {
         }
         for snapshot in &batch.snapshots {
             let Some(entry) = self.views.get_mut(&snapshot.key) else { continue };
-            let generation = self.rules.limit(entry.view.limit).map(|limit| limit.generation);
+            if entry.owner != Some(from) {
+                continue;
+            }
+            let limit = self.rules.limit(entry.view.limit);
             let times = &self.options.times;
-            let permit =
-                entry.view.handle_snapshot(snapshot, batch.owner_epoch, generation, times, now);
+            let permit = entry.view.handle_snapshot(snapshot, batch.owner_epoch, limit, times, now);
             if let Some(permit) = permit {
                 self.outputs.push_back(Output::Permit { key: snapshot.key, permit });
             }
@@ -442,10 +318,13 @@ impl Node {
         if part == Part::New {
             for handed in &handover.keys {
                 let Some(limit) = self.rules.limit(handed.limit) else { continue };
+                if !tenure.was_of(handed.key, from) {
+                    continue;
+                }
                 let owned = Owned::received(handed, limit, &self.options.times, now);
                 if self.owner.put(handed.key, owned, now).is_err() {
                     tenure.distrust(from, &self.options.times, now);
-                    self.outputs.push_back(Output::Event(Event::OwnerFull));
+                    self.outputs.push_back(Output::Event(Event::Full));
                 }
             }
         }
@@ -473,7 +352,7 @@ impl Node {
                 let is_cut_off = change.previous.epoch() != tenure.epoch()
                     || change.lost.contains(&self.me)
                     || is_new_life;
-                let began = tenure.adopt(change, times, now);
+                let began = tenure.adopt(change, is_cut_off, times, now);
                 if is_cut_off {
                     let keys = self.owner.take(|_| true).len() as u64;
                     if keys > 0 {

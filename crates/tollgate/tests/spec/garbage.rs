@@ -1,0 +1,196 @@
+//! A node stays on its feet whatever other nodes, and its own cells, say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::coordinator::RingChange;
+use tollgate::{
+    CellEpoch, Drained, FleetLimitId, FleetRules, HandedKey, HandedRecord, Handover, Input,
+    Instant, KeyId, Member, Message, Node, NodeId, NodeOptions, Output, OwnerEpoch, Rate, Refusal,
+    Report, ReportBatch, Ring, RingEpoch, Snapshot, SnapshotBatch, Usage, ViewLimit,
+};
+
+/// Small numbers, huge ones, and those around them.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0_u64..40, Just(u64::MAX), Just(u64::MAX - 1), Just(1 << 62), any::<u64>()]
+}
+
+fn nanos() -> impl Strategy<Value = Duration> {
+    number().prop_map(Duration::from_nanos)
+}
+
+fn key() -> impl Strategy<Value = KeyId> {
+    (0_u64..4).prop_map(|key| KeyId::from_bits(key << 60, 7))
+}
+
+fn limit() -> impl Strategy<Value = FleetLimitId> {
+    (0_u32..3).prop_map(FleetLimitId)
+}
+
+fn node() -> impl Strategy<Value = NodeId> {
+    (1_u32..4).prop_map(NodeId::new)
+}
+
+fn cell_epoch() -> impl Strategy<Value = CellEpoch> {
+    (0_u64..3, 0_u64..3).prop_map(|(start, cell)| CellEpoch { start, cell })
+}
+
+fn ring_epoch() -> impl Strategy<Value = RingEpoch> {
+    prop_oneof![Just(1_u64), 0_u64..4, Just(u64::MAX)].prop_map(RingEpoch::new)
+}
+
+fn report() -> impl Strategy<Value = Report> {
+    let ids = (key(), limit(), 0_u64..3, cell_epoch());
+    let totals = (number(), number(), number(), number(), number());
+    let rest = (number(), number(), number(), prop::option::of(number()));
+    (ids, totals, rest).prop_map(|(ids, totals, rest)| Report {
+        key: ids.0,
+        limit: ids.1,
+        generation: ids.2,
+        cell_epoch: ids.3,
+        sequence: totals.0,
+        taken: totals.1,
+        returned: totals.2,
+        refunded: totals.3,
+        denied: totals.4,
+        waiting: rest.0,
+        base: rest.1,
+        adopted: rest.2,
+        refund_since: rest.3.map(Instant::from_nanos),
+    })
+}
+
+fn snapshot() -> impl Strategy<Value = Snapshot> {
+    let ids = (key(), cell_epoch(), number(), number());
+    let line = (number(), number(), number(), number());
+    let rest = (nanos(), nanos(), 0_u64..3, number());
+    (ids, line, rest).prop_map(|(ids, line, rest)| Snapshot {
+        key: ids.0,
+        cell_epoch: ids.1,
+        version: ids.2,
+        ack_sequence: ids.3,
+        acked: line.0,
+        floor: line.1,
+        ceiling: line.2,
+        remaining: line.3,
+        ttl: rest.0,
+        cadence: rest.1,
+        generation: rest.2,
+        stamp: Instant::from_nanos(rest.3),
+    })
+}
+
+fn handover() -> impl Strategy<Value = Handover> {
+    let record = (node(), cell_epoch(), prop::array::uniform8(number()), nanos());
+    let record = record.prop_map(|(node, cell_epoch, of, ttl_left)| HandedRecord {
+        node,
+        cell_epoch,
+        sequence: of[0],
+        acked: of[1],
+        returned: of[2],
+        refunded: of[3],
+        denied: of[4],
+        floor: of[5],
+        ceiling: of[6],
+        base: of[7],
+        ttl_left,
+    });
+    let records = prop::collection::vec(record, 0..3);
+    let handed = (key(), limit(), 0_u64..3, number(), nanos(), records);
+    let handed = handed.prop_map(|(key, limit, generation, level, hold_left, records)| HandedKey {
+        key,
+        limit,
+        generation,
+        level,
+        hold_left,
+        records,
+    });
+    let parts = (any::<u32>(), any::<u32>(), nanos(), nanos());
+    (ring_epoch(), parts, prop::collection::vec(handed, 0..3)).prop_map(
+        |(ring_epoch, (part, parts, tenure_age, hold_left), keys)| Handover {
+            ring_epoch,
+            part,
+            parts,
+            tenure_age,
+            hold_left,
+            keys,
+        },
+    )
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let reports = (number(), ring_epoch(), nanos(), prop::collection::vec(report(), 0..4));
+    let snapshots = (number(), ring_epoch(), number(), prop::collection::vec(snapshot(), 0..4));
+    prop_oneof![
+        4 => reports.prop_map(|(batch, ring_epoch, round_trip, reports)| {
+            Message::Reports(ReportBatch { batch, ring_epoch, round_trip, reports })
+        }),
+        4 => snapshots.prop_map(|(answers, ring, start, snapshots)| {
+            let owner_epoch = OwnerEpoch { ring, start };
+            Message::Snapshots(SnapshotBatch { answers: Some(answers), owner_epoch, snapshots })
+        }),
+        1 => (number(), nanos()).prop_map(|(batch, retry_after)| {
+            Message::Refused { batch, why: Refusal::Busy { retry_after } }
+        }),
+        1 => (number(), ring_epoch()).prop_map(|(batch, ring_epoch)| {
+            Message::Refused { batch, why: Refusal::NotOwner { ring_epoch } }
+        }),
+        2 => handover().prop_map(Message::Handover),
+        1 => (ring_epoch(), any::<u32>())
+            .prop_map(|(ring_epoch, part)| Message::HandoverArrived { ring_epoch, part }),
+    ]
+}
+
+fn ring(epoch: u64, nodes: &[u32]) -> Arc<Ring> {
+    let member = |node: &u32| Member { node: NodeId::new(*node), weight: 1 };
+    Arc::new(Ring::new(RingEpoch::new(epoch), nodes.iter().map(member)).expect("a ring"))
+}
+
+fn handle(node: &mut Node, input: Input, now: Instant) {
+    node.handle(input, now);
+    // Bounded: what comes of one input ends with the next time.
+    let ended = (0..10_000).any(|_| matches!(node.poll(), Output::Timeout(_)));
+    assert!(ended, "outputs without end");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn no_message_breaks_a_node(
+        messages in prop::collection::vec((node(), message(), 0_u64..50_000_000), 1..30),
+    ) {
+        let mut one = Node::new(NodeId::new(1), NodeOptions::default());
+        let mut now = 1_000_000_000;
+        let rate = Rate::parse("1000/s").expect("a rate");
+        let view = |generation| ViewLimit::new(rate, 50, generation, Duration::from_millis(5));
+        let limits = BTreeMap::from([(FleetLimitId(0), view(1)), (FleetLimitId(1), view(2))]);
+        handle(&mut one, Input::Rules(FleetRules { revision: 2, limits }), Instant::from_nanos(now));
+        let change =
+            RingChange { ring: ring(1, &[1, 2]), previous: ring(0, &[2]), lost: Box::default() };
+        let input = Input::Ring { change, age: Duration::ZERO, start: 1, is_restart: false };
+        handle(&mut one, input, Instant::from_nanos(now));
+        for (index, (from, message, wait)) in (0_u64..).zip(messages) {
+            now += wait;
+            let at = Instant::from_nanos(now);
+            let drained = Drained {
+                key: KeyId::from_bits((index % 4) << 60, 7),
+                base: Some(index),
+                taken: index,
+                denied: 1,
+                refund: None,
+            };
+            let limit = FleetLimitId(0);
+            let usage = Usage { limit, drained, returned: 0, waiting: 0, refused: 1 };
+            handle(&mut one, Input::Usage(usage), at);
+            handle(&mut one, Input::Message { from, message }, at);
+            handle(&mut one, Input::Timeout, at);
+        }
+    }
+}
