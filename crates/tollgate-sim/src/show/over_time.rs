@@ -10,23 +10,21 @@ use crate::scenario::{Nanos, Scenario};
 /// Points of a chart: seconds, and a value.
 pub(super) type Points = Vec<(f64, f64)>;
 
-/// So many of a run's parts, as one point of a chart of rates: few units fall in one part.
-const JOINED: usize = 5;
-
-/// Counts by part as rates in the middle of parts that are joined, and at both ends.
-pub(super) fn rates(counts: &[u64], every: Nanos, parts: usize) -> Points {
+/// Counts by part as rates in the middle of so many parts that are joined, since few units fall in
+/// one, and at both ends.
+pub(super) fn rates(counts: &[u64], every: Nanos, (parts, joined): (usize, usize)) -> Points {
     let mut counts = counts.to_vec();
     counts.resize(parts, 0);
     let seconds = |parts: f64| parts * every as f64 / 1e9;
     let point = |(index, counts): (usize, &[u64])| {
-        let middle = (index * JOINED) as f64 + JOINED as f64 / 2.0;
-        (seconds(middle), counts.iter().sum::<u64>() as f64 / seconds(JOINED as f64))
+        let middle = (index * joined) as f64 + joined as f64 / 2.0;
+        (seconds(middle), counts.iter().sum::<u64>() as f64 / seconds(joined as f64))
     };
-    let mut points: Points = counts.chunks_exact(JOINED).enumerate().map(point).collect();
+    let mut points: Points = counts.chunks_exact(joined).enumerate().map(point).collect();
     let ends = points.first().zip(points.last()).map(|(first, last)| (first.1, last.1));
     if let Some((first, last)) = ends {
         points.insert(0, (0.0, first));
-        points.push((seconds((parts / JOINED * JOINED) as f64), last));
+        points.push((seconds((parts / joined * joined) as f64), last));
     }
     points
 }
@@ -160,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_told_for_five_parts_at_a_time() {
-        let points = rates(&[1, 2, 3, 4, 0, 5], 100 * MS, 11);
+        let points = rates(&[1, 2, 3, 4, 0, 5], 100 * MS, (11, 5));
         assert_eq!(points, [(0.0, 20.0), (0.25, 20.0), (0.75, 10.0), (1.0, 10.0)]);
     }
 

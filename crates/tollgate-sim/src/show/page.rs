@@ -29,7 +29,8 @@ pub fn page(scenario: &Scenario, names: &Names, ledger: &Ledger, report: &Report
     sections.push(Section::Chart(view.messages()));
     sections.push(Section::Table(nodes(report)));
     sections.push(Section::Text(NOTES.into()));
-    Page { title: names.title.clone(), lead: lead(scenario, report), sections }
+    let title = format!("Simulation: {}", names.title);
+    Page { title, lead: lead(scenario, report), sections }
 }
 
 fn lead(scenario: &Scenario, report: &Report) -> String {
@@ -82,10 +83,10 @@ fn promises(report: &Report) -> Table {
     let row = |key: &KeyReport| {
         vec![
             Cell::Text(key.name.clone()),
-            Cell::Text(key.promise()),
-            Cell::Text(key.distance()),
+            Cell::Text(unbroken(&key.promise()).replace(",\u{a0}", ", ")),
+            Cell::Text(unbroken(&key.distance())),
             Cell::Text(key.verdict.words().into()),
-            Cell::Text(key.used_words()),
+            Cell::Text(unbroken(&key.used_words())),
             Cell::Number(key.offered.units as f64),
             Cell::Number(key.admitted as f64),
             Cell::Number(key.offered.refused as f64),
@@ -107,7 +108,12 @@ fn excuses(report: &Report) -> impl Iterator<Item = String> {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    let why = format!("The envelope applied: {}{more}.", shown.join("; "));
+    let envelope = report.keys.iter().map(|key| key.envelope).fold(0.0, f64::max);
+    let why = format!(
+        "An envelope of up to {} units above the promise was allowed for: {}{more}.",
+        number(envelope.floor()),
+        shown.join("; ")
+    );
     mistakes.chain((!shown.is_empty()).then_some(why))
 }
 
@@ -187,13 +193,17 @@ impl View<'_> {
         largest.truncate(shown);
         largest.sort_by_key(|(_, node)| *node);
         let line = |(_, node): &(u64, u32)| {
-            series(&format!("node {}", node + 1), self.rates(&nodes[node]), Style::Line)
+            series(
+                &format!("node {}", node + 1),
+                self.joined(&nodes[node], 2 * JOINED),
+                Style::Line,
+            )
         };
         let mut all: Vec<Series> = largest.iter().map(line).collect();
         if !rest.is_empty() {
             let name = format!("the other {}, together", rest.len());
             let parts = sum(rest.iter().map(|node| &nodes[node]));
-            all.push(series(&name, self.rates(&parts), Style::Dashed));
+            all.push(series(&name, self.joined(&parts, 2 * JOINED), Style::Dashed));
         }
         let title = format!("{}: admitted by each node", key.name);
         self.chart(title, axis("units per second", ""), all)
@@ -206,7 +216,11 @@ impl View<'_> {
     }
 
     fn rates(&self, counts: &[u64]) -> Points {
-        rates(counts, self.ledger.samples.every.max(1), PARTS as usize)
+        self.joined(counts, JOINED)
+    }
+
+    fn joined(&self, counts: &[u64], joined: usize) -> Points {
+        rates(counts, self.ledger.samples.every.max(1), (PARTS as usize, joined))
     }
 
     fn chart(&self, title: String, y: Axis, series: Vec<Series>) -> Chart {
@@ -230,6 +244,11 @@ impl View<'_> {
     }
 }
 
+/// A few words that stay on one line.
+fn unbroken(words: &str) -> String {
+    words.replace(' ', "\u{a0}")
+}
+
 fn series(name: &str, points: Points, style: Style) -> Series {
     Series { name: name.into(), points, style }
 }
@@ -244,6 +263,8 @@ Used is what was admitted of what one perfect limiter, which sees every request 
 admitted, after the first second. Stale is what was denied because a node did not know, at that \
 instant, what it may admit. Requests to a process that does not run are not offered. Refunds are \
 subtracted from what was admitted.";
+/// So many of a run's parts are one point of a chart of rates.
+const JOINED: usize = 5;
 /// Keys with charts.
 const KEYS_MAX: usize = 8;
 /// As many series as a chart draws.

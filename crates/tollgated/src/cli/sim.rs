@@ -68,7 +68,7 @@ impl Sim {
 fn print(scenario: &Scenario, names: &Names, ledger: &Ledger, report: &Report) {
     let paint = Paint::of_stdout();
     let row = |name: &str, value: &str, why: &str| {
-        say(format!("{name:14}  {value:24}  {}", paint.dim(why)).trim_end());
+        say(format!("{name:14}  {value:28}  {}", paint.dim(why)).trim_end());
     };
     let nanos = |nanos| duration(Duration::from_nanos(nanos));
     let nodes = format!("{} node{}", units(scenario.nodes.into()), plural(scenario.nodes.into()));
@@ -112,7 +112,9 @@ fn print_key(key: &KeyReport, report: &Report, paint: Paint, row: impl Fn(&str, 
             count => format!(", and {} more", count - 1),
         };
         let why = format!("{}{more}", report.excuses.first().map_or("", |why| why));
-        row("  envelope", &format!("{} more", number(key.envelope.floor())), &why);
+        let needed = if key.excess > 0.0 { "" } else { ", not needed" };
+        let envelope = format!("{} units more{needed}", number(key.envelope.floor()));
+        row("  envelope", &envelope, &why);
     }
     row("  used", &key.used_words(), "of what one perfect limiter would have admitted");
     let (offered, admitted) = (key.offered.units, key.admitted);
