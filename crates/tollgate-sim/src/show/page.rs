@@ -176,7 +176,7 @@ impl View<'_> {
         let every = self.ledger.samples.every.max(1);
         let (level, bound) = level(self.scenario, self.ledger, (key.limit, key.key), every);
         let series = vec![
-            series("admitted beyond R x t, in the worst window that ends here", level, Style::Area),
+            series("admitted beyond R x t, worst window", level, Style::Area),
             series("B", bound, Style::Dashed),
         ];
         let title = format!("{}: how near to the promise (above B it is broken)", key.name);
