@@ -14,7 +14,7 @@ use crate::control::{Ask, Control, Tell};
 use crate::ledger::{Admission, Change, Ledger};
 use crate::machine::{Answer, Asked, DriftingClock, Effect, Machine};
 use crate::network::Cuts;
-use crate::scenario::{Demand, Fault, MS, Nanos, Scenario, Shape};
+use crate::scenario::{Demand, Fault, MS, Nanos, SECOND, Scenario, Shape};
 
 /// Runs a scenario to its end.
 #[must_use]
@@ -468,13 +468,17 @@ impl<'s> Cluster<'s> {
                 }
             }
         }
-        self.ledger.messages += 1;
-        self.ledger.samples.send(self.now);
-        self.ledger.entries += match &message {
-            Message::Reports(batch) => batch.reports.len() as u64,
-            Message::Snapshots(batch) => batch.snapshots.len() as u64,
-            Message::Refused { .. } | Message::Handover(_) | Message::HandoverArrived { .. } => 1,
-        };
+        if from != to {
+            self.ledger.messages += 1;
+            self.ledger.samples.send(self.now);
+            self.ledger.entries += match &message {
+                Message::Reports(batch) => batch.reports.len() as u64,
+                Message::Snapshots(batch) => batch.snapshots.len() as u64,
+                Message::Refused { .. }
+                | Message::Handover(_)
+                | Message::HandoverArrived { .. } => 1,
+            };
+        }
         let (from_place, to_place) = (from.get() - 1, to.get() - 1);
         let network = self.scenario.network;
         if self.cuts.is_cut(from_place, to_place, self.now) {
@@ -575,7 +579,9 @@ impl<'s> Cluster<'s> {
                 process.connection += 1;
                 let until = process.lease.grants_until();
                 self.tell(node, Input::Lease(until));
-                let age = std::time::Duration::from_nanos(self.now - decided);
+                // The ring that a run begins with is an old one.
+                let since = if decided == 0 { self.now + 10 * SECOND } else { self.now - decided };
+                let age = std::time::Duration::from_nanos(since);
                 self.tell(node, Input::Ring { change, age, start, is_restart });
             }
             Tell::Heard { sent_at } => {

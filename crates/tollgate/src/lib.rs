@@ -70,5 +70,7 @@ pub use time::{Clock, ClockHand, Instant};
 pub use view::handover::{HandedKey, HandedRecord, Handover};
 pub use view::owner::OwnerCounts;
 pub use view::worker::Usage;
-pub use view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, ViewLimit, ViewTimes};
+pub use view::{
+    CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, Stamp, ViewLimit, ViewTimes,
+};
 pub use walk::{How, WalkEnd, Walked};

@@ -145,10 +145,11 @@ impl Node {
         self.owner.key(key).map(|owned| (owned.remaining(), owned.outstanding()))
     }
 
-    /// Whether all that it owned has arrived at new owners.
+    /// Whether it is out of the ring, and all that it owned has arrived at new owners.
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
-        self.sending.is_done()
+        let is_out = |tenure: &Tenure| !tenure.ring().contains(self.me);
+        self.tenure.as_ref().is_none_or(is_out) && self.sending.is_done()
     }
 
     /// What it did so far.
@@ -172,7 +173,11 @@ impl Node {
     }
 
     fn standing(&self) -> Standing {
-        Standing { grants_until: self.grants_until, stretch: self.load.stretch() }
+        Standing {
+            start: self.start,
+            grants_until: self.grants_until,
+            stretch: self.load.stretch(),
+        }
     }
 
     fn begin(&mut self, key: KeyId, limit: FleetLimitId, base: u64, now: Instant) {
@@ -345,7 +350,10 @@ impl Node {
         self.start = start;
         let times = &self.options.times;
         match &mut self.tenure {
-            None => self.tenure = Some(Tenure::new(self.me, change, is_restart, times, now)),
+            None => {
+                let tenure = Tenure::new(self.me, change, age, is_restart, times, now);
+                self.tenure = Some(tenure);
+            }
             Some(tenure) if change.ring.epoch() <= tenure.epoch() => return,
             Some(tenure) => {
                 // Others were in charge without this node having handed anything over.
@@ -353,14 +361,15 @@ impl Node {
                     || change.lost.contains(&self.me)
                     || is_new_life;
                 let began = tenure.adopt(change, is_cut_off, times, now);
-                if is_cut_off {
-                    let keys = self.owner.take(|_| true).len() as u64;
-                    if keys > 0 {
-                        let event = Event::Overlap { lasted: age, keys };
-                        self.outputs.push_back(Output::Event(event));
-                    }
+                let keys = if is_cut_off {
+                    self.owner.take(|_| true).len() as u64
                 } else {
-                    self.hand_over(began, now);
+                    self.hand_over(began, now)
+                };
+                // Nobody waits longer for what it hands over.
+                if keys > 0 && (is_cut_off || age >= HANDOVER_MAX) {
+                    let event = Event::Overlap { lasted: age, keys };
+                    self.outputs.push_back(Output::Event(event));
                 }
             }
         }
@@ -378,11 +387,12 @@ impl Node {
         }
     }
 
-    /// Freezes the keys that are others' now, and starts to send them.
-    fn hand_over(&mut self, began: Instant, now: Instant) {
-        let Some(tenure) = &self.tenure else { return };
+    /// Freezes the keys that are others' now, and starts to send them. Returns how many.
+    fn hand_over(&mut self, began: Instant, now: Instant) -> u64 {
+        let Some(tenure) = &self.tenure else { return 0 };
         let (me, ring) = (self.me, tenure.ring());
         let moved = self.owner.take(|key| ring.owner(key) != Some(me));
+        let count = moved.len() as u64;
         let mut by_heir: BTreeMap<NodeId, Vec<(KeyId, Owned)>> =
             tenure.heirs().map(|heir| (heir, Vec::new())).collect();
         for (key, owned) in moved {
@@ -392,6 +402,7 @@ impl Node {
         }
         let until = now.saturating_add(HANDOVER_MAX);
         self.sending.start(ring.epoch(), began, by_heir, until, now);
+        count
     }
 
     /// Sends what is due.
@@ -468,5 +479,6 @@ impl Node {
     }
 }
 
-/// A process that is so many sync intervals late stood still: a hot key's TTL is over.
-const PAUSE_INTERVALS: u32 = 4;
+/// A process that is so many sync intervals late stood still. A permission may have been about to
+/// end, so that what was spent since is more by as much as has leaked meanwhile.
+const PAUSE_INTERVALS: u32 = 1;

@@ -84,6 +84,15 @@ impl OwnerEpoch {
     pub const NONE: Self = Self { ring: RingEpoch::ZERO, start: 0 };
 }
 
+/// An instant on an owner's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// The start number of the owner's process, whose clock it is.
+    pub start: u64,
+    /// When.
+    pub at: Instant,
+}
+
 /// What a worker says of one key: totals since its cell began, so that a report that is lost,
 /// repeated or overtaken does no harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,9 +113,9 @@ pub struct Report {
     pub returned: u64,
     /// Units given back after they were spent.
     pub refunded: u64,
-    /// On the owner's clock, an instant before the oldest charge of the refunds that may be news to
-    /// the owner; `None` if that was under another owner.
-    pub refund_since: Option<Instant>,
+    /// An instant before the oldest charge of the refunds that may be news to the owner; `None` if no
+    /// owner's clock tells it. Of another owner's clock it says nothing.
+    pub refund_since: Option<Stamp>,
     /// Units that were refused.
     pub denied: u64,
     /// The cost of the first request that was refused or waits for want of credit; 0 if none.

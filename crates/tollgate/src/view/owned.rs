@@ -133,6 +133,7 @@ impl Owned {
         who: Who,
         report: &Report,
         round_trip: Duration,
+        start: u64,
         now: Instant,
     ) -> u64 {
         let by_worker = who.1;
@@ -146,7 +147,7 @@ impl Owned {
         self.demand -= record.demand;
         // Its time may be over without the agenda having come to it.
         record.expire(&mut self.meter, now);
-        let spent = record.apply(report, &mut self.meter, now);
+        let spent = record.apply(report, start, &mut self.meter, now);
         record.is_current = report.generation == self.generation;
         record.round_trip = round_trip;
         self.outstanding += record.outstanding();

@@ -47,6 +47,8 @@ pub struct OwnerCounts {
 /// What the owner's answers stand on, besides the key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Standing {
+    /// The start number of its process.
+    pub(crate) start: u64,
     /// Until when this node may let permissions live.
     pub(crate) grants_until: Instant,
     /// How many sync intervals its load asks workers to leave between reports, at least.
@@ -114,7 +116,7 @@ impl Owner {
         let grounds = Grounds { limit, standing, times: &self.times, version: self.version };
         owned.follow(&grounds, now);
         self.counts.reports += 1;
-        let units = owned.apply(who, report, by.round_trip, now);
+        let units = owned.apply(who, report, by.round_trip, standing.start, now);
         self.counts.units = self.counts.units.saturating_add(units);
         let mut told = Vec::new();
         self.counts.granted += owned.grant(who, &grounds, now, &mut told);

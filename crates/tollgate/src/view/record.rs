@@ -9,7 +9,7 @@ use crate::mutant::lacks;
 use crate::time::Instant;
 use crate::view::handover::HandedRecord;
 use crate::view::meter::Meter;
-use crate::view::{Report, ViewTimes};
+use crate::view::{Report, Stamp, ViewTimes};
 
 /// One cell of one worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -138,8 +138,14 @@ impl Record {
     }
 
     /// Applies what a report tells beyond the last one, if it is the latest. Returns the units that
-    /// it newly tells as spent.
-    pub(super) fn apply(&mut self, report: &Report, meter: &mut Meter, now: Instant) -> u64 {
+    /// it newly tells as spent. `start` is this owner's process.
+    pub(super) fn apply(
+        &mut self,
+        report: &Report,
+        start: u64,
+        meter: &mut Meter,
+        now: Instant,
+    ) -> u64 {
         if report.sequence <= self.sequence {
             return 0;
         }
@@ -163,8 +169,10 @@ impl Record {
             meter.lower(returned_below, self.floor_since, now);
         }
         if refunded > 0 {
-            let since = report.refund_since.unwrap_or(Instant::ZERO);
-            meter.lower(refunded, since, now);
+            // Another owner's clock may be anywhere.
+            let is_mine = |stamp: &Stamp| stamp.start == start || lacks("refund_clock");
+            let since = report.refund_since.filter(is_mine);
+            meter.lower(refunded, since.map_or(Instant::ZERO, |stamp| stamp.at), now);
         }
         self.measure(report, taken, returned, now);
         self.acked = taken;

@@ -61,16 +61,18 @@ pub(crate) enum Part {
 }
 
 impl Tenure {
-    /// The tenure of a process that starts. If it was a member already, under the same ring, it has
-    /// forgotten what it permitted.
+    /// The tenure of a process that starts, `age` after the ring changed. If it was a member already,
+    /// under the same ring, it has forgotten what it permitted, and what it waited for: an owner
+    /// before it that has not heard of the change may still grant.
     pub(crate) fn new(
         me: NodeId,
         change: RingChange,
+        age: Duration,
         is_restart: bool,
         times: &ViewTimes,
         now: Instant,
     ) -> Self {
-        let hold = times.widened(times.ttl_max);
+        let hold = times.widened(times.ttl_max).max(HANDOVER_MAX.saturating_sub(age));
         let held = if lacks("restart_hold") { now } else { now.saturating_add(hold) };
         let own = if is_restart { held } else { now };
         let mut tenure = Self { me, change, own, from: BTreeMap::new() };
@@ -95,15 +97,17 @@ impl Tenure {
     ) -> Instant {
         debug_assert!(change.ring.epoch() > self.epoch());
         let hold = now.saturating_add(times.widened(times.ttl_max));
-        // What is still awaited will not be granted by this node before the next change; it goes on
-        // as what it is now: unknown.
+        // What is still awaited goes on as what it is now: unknown. The other may not have heard of
+        // the change yet, and is waited for as before.
         let began_of = |since: &Since| match since {
             Since::At(at) => *at,
-            Since::Awaited { .. } => hold,
+            Since::Awaited { until, .. } => hold.max(*until),
         };
         let began = self.from.values().map(began_of).fold(self.own, Instant::max);
+        // Whoever was in charge meanwhile may not have heard of this change yet.
+        let late = hold.max(now.saturating_add(HANDOVER_MAX));
         let forgets = is_cut_off && !lacks("cut_off_hold");
-        self.own = if forgets { began.max(hold) } else { began };
+        self.own = if forgets { began.max(late) } else { began };
         self.change = change;
         self.from.clear();
         self.await_others(now);

@@ -10,7 +10,9 @@ use crate::key::KeyId;
 use crate::mutant::lacks;
 use crate::ring::RingEpoch;
 use crate::time::Instant;
-use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, ViewLimit, ViewTimes};
+use crate::view::{
+    CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, Stamp, ViewLimit, ViewTimes,
+};
 
 /// What a key's cell holds, and who waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +50,8 @@ pub(crate) struct View {
     /// The highest acknowledged total of this ring epoch, or the total when it was adopted.
     base: u64,
     adopted: (OwnerEpoch, u64),
-    /// When the last snapshot was adopted, and the owner's clock when it was made.
-    adopted_at: Option<(Instant, Instant)>,
+    /// When the last snapshot was adopted, and when it was made.
+    adopted_at: Option<(Instant, Stamp)>,
     sequence: u64,
     /// The highest sequence that was acknowledged.
     acked_sequence: u64,
@@ -68,9 +70,8 @@ pub(crate) struct View {
 
 #[derive(Debug, Clone, Copy)]
 struct Refunds {
-    /// On the owner's clock, an instant before the oldest charge behind them; `None` if that was
-    /// under another owner.
-    since: Option<Instant>,
+    /// An instant before the oldest charge behind them; `None` if no one clock tells it.
+    since: Option<Stamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,11 +190,13 @@ impl View {
         let since = self.adopted_at.map(|(adopted_at, stamp)| {
             let before = times.widened(adopted_at.saturating_since(charged_at));
             let nanos = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
-            Instant::from_nanos(stamp.as_nanos().saturating_sub(nanos))
+            Stamp { at: Instant::from_nanos(stamp.at.as_nanos().saturating_sub(nanos)), ..stamp }
         });
         let since = match (self.refunds, since) {
             (None, since) => since,
-            (Some(Refunds { since: Some(older) }), Some(since)) => Some(older.min(since)),
+            (Some(Refunds { since: Some(older) }), Some(since)) if older.start == since.start => {
+                Some(Stamp { at: older.at.min(since.at), ..since })
+            }
             (Some(_), _) => None,
         };
         self.refunds = Some(Refunds { since });
@@ -218,16 +221,11 @@ impl View {
         if (owner_epoch, snapshot.version) <= self.adopted && !lacks("snapshot_order") {
             return None;
         }
-        let limit = limit.filter(|limit| limit.generation == snapshot.generation);
-        if !self.is_sane(snapshot, limit) {
+        if !self.is_sane(snapshot) {
             return None;
         }
-        if self.adopted.0 != owner_epoch && self.adopted.0 != OwnerEpoch::NONE {
-            // Refunds of charges from before this owner's time are given back by nobody.
-            self.refunds = self.refunds.map(|_| Refunds { since: None });
-        }
         self.adopted = (owner_epoch, snapshot.version);
-        self.adopted_at = Some((now, snapshot.stamp));
+        self.adopted_at = Some((now, Stamp { start: owner_epoch.start, at: snapshot.stamp }));
         self.base = self.base.max(snapshot.acked);
         self.cadence = snapshot.cadence.max(times.sync_interval).min(times.cadence_max());
         self.acked_sequence = self.acked_sequence.max(snapshot.ack_sequence);
@@ -235,7 +233,8 @@ impl View {
         if self.is_heard() && self.told.refunded == self.refunded {
             self.refunds = None;
         }
-        if limit.is_none() && !lacks("generation") {
+        let is_known = limit.is_some_and(|limit| limit.generation == snapshot.generation);
+        if !is_known && !lacks("generation") {
             return None;
         }
         // A permission whose time is over was taken for spent by its owner.
@@ -270,17 +269,13 @@ impl View {
         changed.then(|| self.permission(snapshot.remaining))
     }
 
-    /// Whether an owner may have said so: of what this cell took, and of no more than a burst
-    /// beyond it. Positions run out, so that nobody else's number may move a cell on.
-    fn is_sane(&self, snapshot: &Snapshot, limit: Option<&ViewLimit>) -> bool {
+    /// Whether an owner may have said so of this cell. Positions run out, so that no wrong number may
+    /// move it on.
+    fn is_sane(&self, snapshot: &Snapshot) -> bool {
         let known = self.ceiling.max(self.taken);
-        // Grants that were lost on the way lie between what is known here and the floor.
-        let lost = snapshot.floor.saturating_sub(known);
-        let fresh = snapshot.ceiling.saturating_sub(known.max(snapshot.floor));
         snapshot.acked <= self.taken
             && snapshot.floor <= snapshot.ceiling
-            && lost <= LOST_MAX
-            && limit.is_none_or(|limit| fresh <= limit.burst)
+            && snapshot.ceiling.saturating_sub(known) <= AHEAD_MAX
     }
 
     /// The ring has changed. What is spent from now on is this ring's owner's business, and what an
@@ -448,11 +443,11 @@ impl View {
 }
 
 /// Reports whose time of sending is remembered; an older one's acknowledgement permits nothing.
-const SENT_MAX: usize = 4;
+const SENT_MAX: usize = 8;
 /// Units after which a report may come forward.
 const REPORT_UNITS: u64 = 32;
-/// Units that may have been granted and lost since the last snapshot that came: positions are 2^62.
-const LOST_MAX: u64 = 1 << 48;
+/// Units that an owner may have permitted since the last snapshot that came: of 2^62 positions.
+const AHEAD_MAX: u64 = 1 << 48;
 /// For how many TTLs credit is kept for callers that do not wait, since the last one came.
 const KEEPS_TTLS: u32 = 5;
 /// How long a key rests before its cell goes.

@@ -9,7 +9,7 @@ use tollgate::coordinator::RingChange;
 use tollgate::{
     CellEpoch, Drained, FleetLimitId, FleetRules, HandedKey, HandedRecord, Handover, Input,
     Instant, KeyId, Member, Message, Node, NodeId, NodeOptions, Output, OwnerEpoch, Rate, Refusal,
-    Report, ReportBatch, Ring, RingEpoch, Snapshot, SnapshotBatch, Usage, ViewLimit,
+    Report, ReportBatch, Ring, RingEpoch, Snapshot, SnapshotBatch, Stamp, Usage, ViewLimit,
 };
 
 /// Small numbers, huge ones, and those around them.
@@ -58,7 +58,7 @@ fn report() -> impl Strategy<Value = Report> {
         waiting: rest.0,
         base: rest.1,
         adopted: rest.2,
-        refund_since: rest.3.map(Instant::from_nanos),
+        refund_since: rest.3.map(|at| Stamp { start: 1, at: Instant::from_nanos(at) }),
     })
 }
 
