@@ -152,7 +152,7 @@ mod tests {
 
     fn ledger(admissions: Vec<Admission>) -> Ledger {
         let rate = Rate::new(10, SECOND).expect("a rate");
-        let changes = vec![Change { at: 0, limit: 0, rate, burst: 10 }];
+        let changes = vec![Change { at: 0, limit: 0, rate, burst: 10, is_removal: false }];
         Ledger { admissions, changes, contacts: vec![0], ..Ledger::default() }
     }
 

@@ -68,8 +68,9 @@ impl<'f, 't> Check<'f, 't> {
         self.all(file.limit.len(), LIMITS_MAX, "limit");
         file.limit.iter().for_each(|limit| self.limit(limit));
         self.all(file.demand.len(), DEMANDS_MAX, "demand");
-        let demands = file.demand.iter().filter_map(|demand| self.demand(demand)).collect();
-        self.requests(&demands);
+        let demands: Vec<Demand> =
+            file.demand.iter().filter_map(|demand| self.demand(demand)).collect();
+        self.work(&demands, times.sync_interval.as_nanos() as Nanos);
         self.all(file.fault.len(), FAULTS_MAX, "fault");
         let mut faults: Vec<_> = file.fault.iter().filter_map(|fault| self.fault(fault)).collect();
         faults.sort_by_key(|(at, _)| *at);
@@ -243,23 +244,32 @@ impl<'f, 't> Check<'f, 't> {
         (least.max(1), most.max(least).max(1))
     }
 
-    /// The simulator takes some 2 million requests in a second, and keeps 40 bytes of each that is
-    /// admitted.
-    fn requests(&mut self, demands: &Vec<Demand>) {
-        let of = |demand: &Demand| {
-            let nodes =
-                if demand.nodes.is_empty() { self.nodes as usize } else { demand.nodes.len() };
-            let seconds = demand.until.saturating_sub(demand.from) as f64 / 1e9;
-            demand.per_second * nodes as f64 * seconds
+    /// The simulator takes some 1.5 million requests in a second, and keeps 40 bytes of each that is
+    /// admitted; messages take ten times as long.
+    fn work(&mut self, demands: &[Demand], interval: Nanos) {
+        let seconds = |demand: &Demand| demand.until.saturating_sub(demand.from) as f64 / 1e9;
+        let nodes = |demand: &Demand| match demand.nodes.len() {
+            0 => f64::from(self.nodes),
+            count => count as f64,
         };
-        let all: f64 = demands.iter().map(of).sum();
-        if all > REQUESTS_MAX {
-            let message = format!(
-                "asks {} requests in all, at most {} can be simulated; ask for less, or for less long",
-                number(all.round()),
-                number(REQUESTS_MAX)
-            );
-            self.findings.error(Place { file: 0, offset: 0 }, message);
+        let of = |demand: &Demand| demand.per_second * nodes(demand) * seconds(demand);
+        let requests: f64 = demands.iter().map(of).sum();
+        // A report in each interval, and its answer.
+        let of = |demand: &Demand| 2.0 * nodes(demand) * seconds(demand) * 1e9 / interval as f64;
+        let messages: f64 = demands.iter().map(of).sum();
+        let bounds = [
+            (requests, REQUESTS_MAX, "asks", "requests"),
+            (messages, MESSAGES_MAX, "may send", "messages"),
+        ];
+        for (count, max, does, what) in bounds {
+            if count > max {
+                let message = format!(
+                    "{does} {} {what} in all, at most {} can be simulated; make it smaller or shorter",
+                    number(count.round()),
+                    number(max)
+                );
+                self.findings.error(Place { file: 0, offset: 0 }, message);
+            }
         }
         if demands.is_empty() && self.findings.errors() == 0 {
             let message = "asks nothing: write [[limit]] and [[demand]]";
@@ -511,6 +521,7 @@ const KEYS_MAX: usize = 100;
 const DEMANDS_MAX: usize = 1_000;
 const FAULTS_MAX: usize = 1_000;
 const REQUESTS_MAX: f64 = 20e6;
+const MESSAGES_MAX: f64 = 20e6;
 const LASTS_MIN: Nanos = 100 * MS;
 const DELAY_MAX: Nanos = 10 * SECOND;
 const BURSTS_MAX: u32 = 100_000;
