@@ -42,6 +42,16 @@ pub fn scenario(seed: u64) -> Scenario {
     }
 }
 
+/// The seeds that once broke a promise (`seeds.txt`).
+///
+/// # Panics
+/// When that file has a line that begins with no number.
+pub fn kept() -> impl Iterator<Item = u64> {
+    let lines = include_str!("../seeds.txt").lines();
+    let seeds = lines.filter(|line| !line.starts_with('#')).map(str::split_whitespace);
+    seeds.filter_map(|mut words| words.next()).map(|seed| seed.parse().expect("a seed"))
+}
+
 fn limit(chance: &mut Chance) -> SimLimit {
     let units = chance.of(&[10, 100, 1_000, 1_000, 3_000]);
     let rate = Rate::new(units, SECOND).expect("a rate");

@@ -17,7 +17,9 @@ mod control;
 mod cluster;
 pub mod check;
 pub mod draw;
+mod shrink;
 pub mod show;
 
 pub use cluster::{owner_of, run, watch};
 pub use number::{duration, number};
+pub use shrink::shrink;

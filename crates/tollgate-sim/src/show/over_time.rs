@@ -116,8 +116,8 @@ pub(super) fn level(
     (level, bound)
 }
 
-/// Units that one limiter which knew everything would have admitted in each part: its bucket holds B
-/// and begins empty, as an owner's does.
+/// Units that one limiter which knew everything would have admitted in each part: its bucket holds
+/// B and begins empty, as an owner's does.
 pub(super) fn perfect(offered: &[u64], ledger: &Ledger, limit: usize, every: Nanos) -> Vec<f64> {
     let changes: Vec<&Change> =
         ledger.changes.iter().filter(|change| change.limit == limit).collect();

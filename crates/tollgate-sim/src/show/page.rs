@@ -43,8 +43,8 @@ fn lead(scenario: &Scenario, report: &Report) -> String {
         nodes => format!("{} nodes together kept", number(f64::from(nodes))),
     };
     let begin = format!(
-        "{nodes} {keys} for {}, simulated with seed {}. A limit of rate R and burst B promises that \
-         in any time t, short or long, no more than B + R x t units are admitted on all nodes \
+        "{nodes} {keys} for {}, simulated with seed {}. A limit of rate R and burst B promises \
+         that in any time t, short or long, no more than B + R x t units are admitted on all nodes \
          together.",
         time(scenario.lasts),
         scenario.seed
@@ -259,8 +259,8 @@ fn axis(label: &str, unit: &str) -> Axis {
 
 /// What the words in the tables mean.
 const NOTES: &str = "\
-Used is what was admitted of what one perfect limiter, which sees every request at once, would have \
-admitted, after the first second. Stale is what was denied because a node did not know, at that \
+Used is what was admitted of what one perfect limiter, which sees every request at once, would \
+have admitted, after the first second. Stale is what was denied because a node did not know, at that \
 instant, what it may admit. Requests to a process that does not run are not offered. Refunds are \
 subtracted from what was admitted.";
 /// So many of a run's parts are one point of a chart of rates.

@@ -91,4 +91,5 @@ const WRONG: u8 = 2;
 const FAILED: u8 = 3;
 const EXIT_CODES: &str = "\
 Exit codes: 0 yes (allowed, no mistakes, ended as asked), 1 no (denied, mistakes found, \
-a promise broken), 2 wrong arguments or a wrong scenario, 3 no answer (nothing listens there, a file can't be read).";
+a promise broken), 2 wrong arguments or a wrong scenario, 3 no answer (nothing listens there, a \
+file can't be read).";

@@ -1,5 +1,5 @@
-//! `tollgate sim`: plays a scenario in virtual time, and tells what each limit promised and what was
-//! seen.
+//! `tollgate sim`: plays a scenario in virtual time, and tells what each limit promised and what
+//! was seen.
 //!
 //! What a scenario is, is decided by `config`; what is right and wrong by `tollgate_sim`.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use tollgate_sim::ledger::Ledger;
-use tollgate_sim::scenario::Scenario;
+use tollgate_sim::scenario::{Fault, Scenario};
 use tollgate_sim::show::{self, KeyReport, Names, Report, Verdict};
 use tollgate_sim::{duration, number, watch};
 
@@ -158,7 +158,10 @@ fn value(scenario: &Scenario, names: &Names, ledger: &Ledger, report: &Report) -
             "stale": node.offered.stale,
         })
     };
-    let fault = |(at, fault): &(u64, tollgate_sim::scenario::Fault)| json!({ "at_us": at / 1_000, "what": show::words(fault, names).0 });
+    let fault = |(at, fault): &(u64, Fault)| {
+        let what = show::words(fault, names).0;
+        json!({ "at_us": at / 1_000, "what": what })
+    };
     let mistakes: Vec<String> = report.mistakes.iter().map(ToString::to_string).collect();
     json!({
         "scenario": names.title,

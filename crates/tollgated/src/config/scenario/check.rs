@@ -244,8 +244,8 @@ impl<'f, 't> Check<'f, 't> {
         (least.max(1), most.max(least).max(1))
     }
 
-    /// The simulator takes some 1.5 million requests in a second, and keeps 40 bytes of each that is
-    /// admitted; messages take ten times as long.
+    /// The simulator takes some 1.5 million requests in a second, and keeps 40 bytes of each that
+    /// is admitted; messages take ten times as long.
     fn work(&mut self, demands: &[Demand], interval: Nanos) {
         let seconds = |demand: &Demand| demand.until.saturating_sub(demand.from) as f64 / 1e9;
         let nodes = |demand: &Demand| match demand.nodes.len() {
@@ -264,7 +264,8 @@ impl<'f, 't> Check<'f, 't> {
         for (count, max, does, what) in bounds {
             if count > max {
                 let message = format!(
-                    "{does} {} {what} in all, at most {} can be simulated; make it smaller or shorter",
+                    "{does} {} {what} in all, at most {} can be simulated; make it \
+                     smaller or shorter",
                     number(count.round()),
                     number(max)
                 );

@@ -95,8 +95,8 @@ pub(super) struct LimitTable {
     /// The most that one node may hold of one key. Left out, the daemon's choice.
     #[schemars(with = "u64")]
     pub(super) local_cap: Option<Spanned<u64>>,
-    /// Units that a node may admit on its first contact with a key, before it has asked; each node's
-    /// are added to the promise. Left out, none.
+    /// Units that a node may admit on its first contact with a key, before it has asked; they are
+    /// added to the promise. Left out, none.
     #[schemars(with = "u64")]
     pub(super) bootstrap: Option<Spanned<u64>>,
 }

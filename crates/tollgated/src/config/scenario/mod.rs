@@ -1,5 +1,5 @@
-//! The scenario file of `tollgate sim`: text to a fleet that can be simulated, and everything that is
-//! wrong with it by line and column.
+//! The scenario file of `tollgate sim`: text to a fleet that can be simulated, and everything that
+//! is wrong with it by line and column.
 //!
 //! `file` has the fields, `check` their meaning. People count nodes from 1, the simulator from 0.
 
