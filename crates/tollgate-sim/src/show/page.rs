@@ -260,9 +260,9 @@ fn axis(label: &str, unit: &str) -> Axis {
 /// What the words in the tables mean.
 const NOTES: &str = "\
 Used is what was admitted of what one perfect limiter, which sees every request at once, would \
-have admitted, after the first second. Stale is what was denied because a node did not know, at that \
-instant, what it may admit. Requests to a process that does not run are not offered. Refunds are \
-subtracted from what was admitted.";
+have admitted, after the first second. Stale is what was denied because a node did not know, at \
+that instant, what it may admit. Requests to a process that does not run are not offered. \
+Refunds are subtracted from what was admitted.";
 /// So many of a run's parts are one point of a chart of rates.
 const JOINED: usize = 5;
 /// Keys with charts.

@@ -44,8 +44,8 @@ fn a_short_scenario_is_a_fleet_with_the_daemons_defaults() {
 #[test]
 fn every_field_has_its_effect() {
     let text = "seed = 7\ndrift_ppm = 50\non_coordinator_loss = \"deny\"\n\
-                sync_interval = \"10ms\"\n[network]\ndelay_min = \"1ms\"\ndelay_max = \"2ms\"\nloss = 0.05\nrepeats = 0\n\
-                slow = 0.1\nslow_delay = \"50ms\"\n";
+                sync_interval = \"10ms\"\n[network]\ndelay_min = \"1ms\"\ndelay_max = \"2ms\"\n\
+                loss = 0.05\nrepeats = 0\nslow = 0.1\nslow_delay = \"50ms\"\n";
     let more = "nodes = [3, 1]\nshape = { bursts = 50 }\ncost = [1, 10]\nwaits = \"10ms\"\n\
                 from = \"1s\"\nuntil = \"2s\"\nrefunds = 0.2\nrefund_after = \"20ms\"\n";
     let sound = SOUND.replacen("[[limit]]\n", &format!("{text}[[limit]]\nlocal_cap = 9\n"), 1);
