@@ -1,5 +1,9 @@
 //! A run: a fleet in virtual time, one event after another, all of it from one seed.
 
+mod clients;
+mod talk;
+mod wrong;
+
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
@@ -11,15 +15,22 @@ use tollgate::{
 
 use crate::chance::Chance;
 use crate::control::{Ask, Control, Tell};
-use crate::ledger::{Admission, Change, Ledger};
-use crate::machine::{Answer, Asked, DriftingClock, Effect, Machine};
+use crate::ledger::{Change, Ledger};
+use crate::machine::{DriftingClock, Effect, Machine};
 use crate::network::Cuts;
-use crate::scenario::{Demand, Fault, MS, Nanos, SECOND, Scenario, Shape};
+use crate::scenario::{Demand, MS, Nanos, Scenario, Shape};
 
 /// Runs a scenario to its end.
 #[must_use]
 pub fn run(scenario: &Scenario) -> Ledger {
+    watch(scenario, 0)
+}
+
+/// The same, and what is asked and sent is sampled every so often; the longer, the less is kept.
+#[must_use]
+pub fn watch(scenario: &Scenario, every: Nanos) -> Ledger {
     let mut cluster = Cluster::new(scenario);
+    cluster.ledger.samples.every = every;
     cluster.begin();
     cluster.go_on();
     cluster.end()
@@ -233,109 +244,6 @@ impl<'s> Cluster<'s> {
         }
     }
 
-    // What clients do.
-
-    fn arrive(&mut self, index: usize, node: u32) {
-        let demand = &self.scenario.demands[index];
-        let (count, gap) = match demand.shape {
-            Shape::Random => (1, self.chance.gap(demand.per_second)),
-            Shape::Even => (1, even_gap(demand)),
-            Shape::Bursts(count) => (count, even_gap(demand).saturating_mul(u64::from(count))),
-        };
-        let next = self.now + gap.max(1);
-        if next < demand.until.min(self.scenario.lasts) {
-            self.at(next, Step::Arrive { demand: index, node });
-        }
-        if self.now >= demand.until {
-            return;
-        }
-        for _ in 0..count {
-            self.ask(index, node, None);
-        }
-    }
-
-    /// A request; `as_of` is when it read its clock, if it stood still since.
-    fn ask(&mut self, index: usize, node: u32, as_of: Option<Instant>) {
-        let demand = &self.scenario.demands[index];
-        let cost = self.chance.between(demand.cost.0, demand.cost.1);
-        let (limit, key) = (demand.limit, demand.key);
-        let at = self.now;
-        let Some(process) = &mut self.places[node as usize].process else { return };
-        if process.paused_until > at || process.start == 0 {
-            return;
-        }
-        let offered = self.ledger.offered.entry((limit, key, node)).or_default();
-        offered.units += cost;
-        let id = FleetLimitId(limit as u32);
-        if process.machine.node.limit(id).is_none() {
-            offered.refused += cost;
-            return;
-        }
-        let asked = Asked { cost, waits: demand.waits > 0, demand: index };
-        let now = as_of.unwrap_or_else(|| process.machine.clock.read(at));
-        let key_id = key_of(limit, key);
-        match process.machine.ask(key_id, id, asked, now) {
-            Answer::Admitted => {
-                self.admitted(index, node, cost);
-                self.drain_soon(node);
-            }
-            Answer::Waits(waiter) => {
-                let (life, until) = (process.life, at + demand.waits);
-                self.at(until, Step::GiveUp { node, life, key: key_id, waiter });
-                self.drain(node);
-            }
-            Answer::Refused { stale } => {
-                offered.refused += cost;
-                offered.stale += if stale { cost } else { 0 };
-                self.drain(node);
-            }
-        }
-    }
-
-    fn admitted(&mut self, index: usize, node: u32, cost: u64) {
-        let demand = &self.scenario.demands[index];
-        let (limit, key, at) = (demand.limit, demand.key, self.now);
-        self.ledger.admissions.push(Admission { at, limit, key, node, cost, refunded: 0 });
-        let admission = self.ledger.admissions.len() - 1;
-        if demand.refunds > 0.0 && self.chance.happens(demand.refunds) {
-            let Some(process) = &self.places[node as usize].process else { return };
-            let life = process.life;
-            let after = self.chance.between(0, demand.refund_after);
-            let units = self.chance.between(1, cost);
-            let key = key_of(limit, key);
-            self.at(at + after, Step::Refund { node, life, key, units, admission });
-        }
-    }
-
-    fn give_up(&mut self, node: u32, life: u32, key: KeyId, waiter: u64) {
-        if !self.is_alive(node, life) {
-            return;
-        }
-        let Some(process) = &mut self.places[node as usize].process else { return };
-        if let Some(waiter) = process.machine.give_up(key, waiter) {
-            let demand = &self.scenario.demands[waiter.demand];
-            let place = (demand.limit, demand.key, node);
-            self.ledger.offered.entry(place).or_default().refused += waiter.cost;
-            if self.paused(node).is_none() {
-                self.drain(node);
-            }
-        }
-    }
-
-    fn refund(&mut self, node: u32, life: u32, key: KeyId, units: u64, admission: usize) {
-        if !self.is_alive(node, life) || self.paused(node).is_some() {
-            return;
-        }
-        let at = self.now;
-        let charged = self.ledger.admissions[admission].at;
-        let Some(process) = &mut self.places[node as usize].process else { return };
-        let machine = &mut process.machine;
-        let (charged_at, now) = (machine.clock.read(charged), machine.clock.read(at));
-        machine.credits.refund(key, units, charged_at, now);
-        self.ledger.admissions[admission].refunded += units;
-        self.drain_soon(node);
-    }
-
     // What processes do.
 
     fn start(&mut self, node: u32) {
@@ -462,6 +370,7 @@ impl<'s> Cluster<'s> {
         }
         if from != to {
             self.ledger.messages += 1;
+            self.ledger.samples.send(self.now);
             self.ledger.entries += match &message {
                 Message::Reports(batch) => batch.reports.len() as u64,
                 Message::Snapshots(batch) => batch.snapshots.len() as u64,
@@ -491,223 +400,6 @@ impl<'s> Cluster<'s> {
             let message = Box::new(message.clone());
             self.at(self.now + delay, Step::Deliver { to: to_place, from, message });
         }
-    }
-
-    // What passes between processes and the coordinator.
-
-    fn ask_control(&mut self, node: u32, ask: Ask) {
-        if !self.cuts.is_silent(node, self.now) {
-            let delay = self.chance.between(200_000, MS);
-            let place = &mut self.places[node as usize];
-            place.asked_until = place.asked_until.max(self.now + delay);
-            let at = place.asked_until;
-            self.at(at, Step::Ask { node, ask });
-        }
-    }
-
-    fn heartbeat(&mut self, node: u32, life: u32) {
-        if !self.is_alive(node, life) {
-            return;
-        }
-        if let Some(until) = self.paused(node) {
-            return self.at(until, Step::Heartbeat { node, life });
-        }
-        self.at(self.now + 100 * MS, Step::Heartbeat { node, life });
-        let Some(process) = &mut self.places[node as usize].process else { return };
-        if process.start == 0 {
-            return self.ask_control(node, Ask::Join);
-        }
-        let now = process.machine.clock.read(self.now);
-        if !process.is_connected || now < process.lease.heartbeat_at() {
-            return;
-        }
-        process.lease.sent(now);
-        let ask = Ask::Heartbeat {
-            start: process.start,
-            connection: process.connection,
-            sent_at: now,
-            ring_epoch: process.machine.node.ring_epoch().get(),
-            revision: process.revision,
-        };
-        self.ask_control(node, ask);
-    }
-
-    fn hear_control(&mut self) {
-        for (to, tell) in std::mem::take(&mut self.control.out) {
-            let node = to.get() - 1;
-            if self.cuts.is_silent(node, self.now) {
-                continue;
-            }
-            let delay = self.chance.between(200_000, MS);
-            let place = &mut self.places[node as usize];
-            let Some(process) = &place.process else { continue };
-            let life = process.life;
-            place.told_until = place.told_until.max(self.now + delay);
-            let at = place.told_until;
-            self.at(at, Step::Tell { node, life, tell: Box::new(tell) });
-        }
-        if self.control.wakes_at < self.control_wakes_at {
-            self.control_wakes_at = self.control.wakes_at;
-            self.at(self.control.wakes_at, Step::Control);
-        }
-    }
-
-    fn told(&mut self, node: u32, life: u32, tell: Tell) {
-        if !self.is_alive(node, life) {
-            return;
-        }
-        if let Some(until) = self.paused(node) {
-            return self.at(until, Step::Tell { node, life, tell: Box::new(tell) });
-        }
-        let id = self.places[node as usize].id;
-        let Some(process) = &mut self.places[node as usize].process else { return };
-        match tell {
-            Tell::Welcome { start, change, decided, is_restart } => {
-                if start <= process.start {
-                    return;
-                }
-                process.start = start;
-                process.connection += 1;
-                let until = process.lease.grants_until();
-                self.tell(node, Input::Lease(until));
-                // The ring that a run begins with is an old one.
-                let since = if decided == 0 { self.now + 10 * SECOND } else { self.now - decided };
-                let age = std::time::Duration::from_nanos(since);
-                self.tell(node, Input::Ring { change, age, start, is_restart });
-            }
-            Tell::Heard { sent_at } => {
-                process.lease.acknowledged(sent_at);
-                let until = process.lease.grants_until();
-                self.tell(node, Input::Lease(until));
-            }
-            Tell::Ring { change, decided } => {
-                let start = process.start;
-                let is_out = !change.ring.contains(id) && !process.is_leaving;
-                let age = std::time::Duration::from_nanos(self.now - decided);
-                let is_restart = false;
-                if start != 0 {
-                    self.tell(node, Input::Ring { change, age, start, is_restart });
-                }
-                if is_out {
-                    self.ask_control(node, Ask::Join);
-                }
-            }
-            Tell::Rules(rules) => {
-                process.revision = rules.revision;
-                self.tell(node, Input::Rules(rules));
-            }
-        }
-    }
-
-    fn reconnect(&mut self, node: u32, life: u32) {
-        if !self.is_alive(node, life) {
-            return;
-        }
-        let Some(process) = &mut self.places[node as usize].process else { return };
-        process.is_connected = true;
-        process.connection += 1;
-        process.lease.reconnected(process.machine.clock.read(self.now));
-        self.at(self.now, Step::Heartbeat { node, life });
-    }
-
-    // What goes wrong.
-
-    fn fault(&mut self, fault: Fault) {
-        match fault {
-            Fault::Crash { node, back_after } => {
-                let Some(process) = self.places[node as usize].process.take() else { return };
-                let (start, connection) = (process.start, process.connection);
-                self.ask_control(node, Ask::Closed { start, connection });
-                self.start_again(node, back_after);
-            }
-            Fault::Stop { node, back_after } => {
-                let Some(process) = &mut self.places[node as usize].process else { return };
-                process.is_leaving = true;
-                let start = process.start;
-                self.ask_control(node, Ask::Leave { start });
-                self.start_again(node, back_after);
-            }
-            Fault::Pause { node, lasts } => {
-                let until = self.now + lasts;
-                let Some(process) = &mut self.places[node as usize].process else { return };
-                process.paused_until = process.paused_until.max(until);
-                let (life, began) = (process.life, process.machine.clock.read(self.now));
-                self.at(until, Step::Resume { node, life, began });
-            }
-            Fault::Cut { from, to, lasts } => self.cuts.cut(from, to, self.now + lasts),
-            Fault::Silence { node, lasts } => self.cuts.silence(node, self.now + lasts),
-            Fault::Reset { node, back_after } => {
-                let at = self.now;
-                let Some(process) = &mut self.places[node as usize].process else { return };
-                if !process.is_connected || process.start == 0 {
-                    return;
-                }
-                process.is_connected = false;
-                process.lease.closed(process.machine.clock.read(at));
-                let (start, connection, life) = (process.start, process.connection, process.life);
-                let until = process.lease.grants_until();
-                self.ask_control(node, Ask::Closed { start, connection });
-                if self.paused(node).is_none() {
-                    self.tell(node, Input::Lease(until));
-                }
-                self.at(at + back_after, Step::Reconnect { node, life });
-            }
-            Fault::Change { limit, rate, burst } => {
-                let mut rules = self.control.rules.clone();
-                rules.revision += 1;
-                let id = FleetLimitId(limit as u32);
-                let cap = self.scenario.limits[limit].local_cap;
-                let bootstrap = self.scenario.limits[limit].bootstrap;
-                let view = ViewLimit::new(rate, burst, rules.revision, self.interval());
-                let local_cap = cap.unwrap_or(view.local_cap);
-                rules.limits.insert(id, ViewLimit { local_cap, bootstrap, ..view });
-                let at = self.now;
-                self.ledger.changes.push(Change { at, limit, rate, burst, is_removal: false });
-                self.control.put_rules(rules);
-                self.hear_control();
-            }
-            Fault::Remove { limit } => {
-                let mut rules = self.control.rules.clone();
-                rules.revision += 1;
-                if rules.limits.remove(&FleetLimitId(limit as u32)).is_none() {
-                    return;
-                }
-                let known = self.ledger.changes.iter().rfind(|change| change.limit == limit);
-                let known = *known.expect("a limit begins with a change");
-                let change = Change { at: self.now, is_removal: true, ..known };
-                self.ledger.changes.push(change);
-                self.control.put_rules(rules);
-                self.hear_control();
-            }
-            Fault::Failover => {
-                self.control.fail_over(self.now);
-                self.hear_control();
-            }
-        }
-    }
-
-    fn start_again(&mut self, node: u32, back_after: Option<Nanos>) {
-        if let Some(after) = back_after {
-            self.at(self.now + after, Step::Start { node });
-        }
-    }
-
-    /// A process goes on. A request on each demand had read its clock before, and now spends.
-    fn resume(&mut self, node: u32, life: u32, began: Instant) {
-        if !self.is_alive(node, life) || self.paused(node).is_some() {
-            return;
-        }
-        for index in 0..self.scenario.demands.len() {
-            let demand = &self.scenario.demands[index];
-            let asks = demand.nodes.is_empty() || demand.nodes.contains(&node);
-            if asks && demand.waits == 0 {
-                self.ask(index, node, Some(began));
-            }
-        }
-        // What it would have been told meanwhile.
-        let Some(process) = &self.places[node as usize].process else { return };
-        let until = process.lease.grants_until();
-        self.tell(node, Input::Lease(until));
     }
 
     fn is_alive(&self, node: u32, life: u32) -> bool {

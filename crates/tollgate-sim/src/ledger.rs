@@ -1,8 +1,10 @@
 //! What really happened: every admission in true time, and what was offered.
 
+use std::collections::BTreeMap;
+
 use tollgate::{Event, KeyId, NodeCounts};
 
-use crate::scenario::Nanos;
+use crate::scenario::{Fault, Nanos};
 
 /// One admitted request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub struct Ledger {
     /// In the order of time.
     pub admissions: Vec<Admission>,
     /// By limit, key and node.
-    pub offered: std::collections::BTreeMap<(usize, u32, u32), Offered>,
+    pub offered: BTreeMap<(usize, u32, u32), Offered>,
     /// First contacts, by limit.
     pub contacts: Vec<u64>,
     /// Changes of limits, the first of each at 0.
@@ -91,4 +93,44 @@ pub struct Ledger {
     pub unsettled: Vec<String>,
     /// Events of the run.
     pub steps: u64,
+    /// What went wrong, with the nodes that were hit.
+    pub faults: Vec<(Nanos, Fault)>,
+    /// What was asked and sent over time, if it was watched.
+    pub samples: Samples,
+}
+
+/// What was asked and sent, in equal parts of the time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// How long a part is; 0 if nothing is sampled.
+    pub every: Nanos,
+    /// Units that were asked in each part, by limit and key; none after the last.
+    pub offered: BTreeMap<(usize, u32), Vec<u64>>,
+    /// Messages between nodes that were sent in each part; none after the last.
+    pub messages: Vec<u64>,
+}
+
+impl Samples {
+    /// So many units are asked of a key.
+    pub(crate) fn ask(&mut self, limit: usize, key: u32, units: u64, at: Nanos) {
+        if let Some(part) = at.checked_div(self.every) {
+            add(self.offered.entry((limit, key)).or_default(), part, units);
+        }
+    }
+
+    /// A message is sent.
+    pub(crate) fn send(&mut self, at: Nanos) {
+        if let Some(part) = at.checked_div(self.every) {
+            add(&mut self.messages, part, 1);
+        }
+    }
+}
+
+/// Adds to a part's count; parts begin at 0.
+pub(crate) fn add(parts: &mut Vec<u64>, part: u64, count: u64) {
+    let part = part as usize;
+    if parts.len() <= part {
+        parts.resize(part + 1, 0);
+    }
+    parts[part] += count;
 }

@@ -3,7 +3,7 @@
 //!
 //! [`run`] plays a [`scenario`], and [`check`] judges what happened. [`plan`] is arithmetic: from a
 //! limit and a fleet to what is promised and what it costs. [`plot`] draws charts and puts them on
-//! one page. Nothing here opens a file, a socket or a clock.
+//! one page, and [`show`] does so with a run. Nothing here opens a file, a socket or a clock.
 
 mod chance;
 mod number;
@@ -18,7 +18,8 @@ mod cluster;
 pub mod check;
 pub mod draw;
 mod shrink;
+pub mod show;
 
-pub use cluster::{owner_of, run};
+pub use cluster::{owner_of, run, watch};
 pub use number::{duration, number};
 pub use shrink::shrink;

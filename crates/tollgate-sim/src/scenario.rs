@@ -182,4 +182,68 @@ pub enum Fault {
     },
     /// The coordinator's leader changes.
     Failover,
+    /// Something goes wrong with the node that owns a key by then; nothing if none does.
+    Owner {
+        /// Of which limit, by its place in the scenario.
+        limit: usize,
+        /// Which of the limit's keys.
+        key: u32,
+        /// What goes wrong.
+        wrong: Wrong,
+    },
+}
+
+/// What goes wrong with a node that is known only when it does; as the [`Fault`] of this name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Wrong {
+    /// Its process is killed.
+    Crash {
+        /// When it starts again.
+        back_after: Option<Nanos>,
+    },
+    /// Its process stops as planned.
+    Stop {
+        /// When it starts again.
+        back_after: Option<Nanos>,
+    },
+    /// Its process stands still.
+    Pause {
+        /// For how long.
+        lasts: Nanos,
+    },
+    /// Its way to the coordinator is cut, silently.
+    Silence {
+        /// For how long.
+        lasts: Nanos,
+    },
+    /// Its connection to the coordinator is reset.
+    Reset {
+        /// When it connects again.
+        back_after: Nanos,
+    },
+}
+
+impl Fault {
+    /// The fault as it is when this node owns its key.
+    #[must_use]
+    pub fn hitting(self, owner: u32) -> Self {
+        match self {
+            Self::Owner { wrong, .. } => wrong.of(owner),
+            known => known,
+        }
+    }
+}
+
+impl Wrong {
+    /// The fault of this node.
+    #[must_use]
+    pub fn of(self, node: u32) -> Fault {
+        match self {
+            Self::Crash { back_after } => Fault::Crash { node, back_after },
+            Self::Stop { back_after } => Fault::Stop { node, back_after },
+            Self::Pause { lasts } => Fault::Pause { node, lasts },
+            Self::Silence { lasts } => Fault::Silence { node, lasts },
+            Self::Reset { back_after } => Fault::Reset { node, back_after },
+        }
+    }
 }

@@ -86,7 +86,9 @@ fn names(scenario: &Scenario, node: u32) -> bool {
         | Fault::Silence { node, .. }
         | Fault::Reset { node, .. } => vec![*node],
         Fault::Cut { from, to, .. } => [Some(*from), *to].into_iter().flatten().collect(),
-        Fault::Change { .. } | Fault::Remove { .. } | Fault::Failover => Vec::new(),
+        Fault::Change { .. } | Fault::Remove { .. } | Fault::Owner { .. } | Fault::Failover => {
+            Vec::new()
+        }
     };
     scenario.faults.iter().any(|(_, fault)| of(fault).contains(&node))
         || scenario.demands.iter().any(|demand| demand.nodes.contains(&node))

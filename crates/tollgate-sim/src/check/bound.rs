@@ -25,6 +25,21 @@ pub struct Worst {
     pub at: Nanos,
 }
 
+/// A key just after an admission.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Level {
+    /// When.
+    pub at: Nanos,
+    /// Units above R·t of the worst window that ends then.
+    pub units: f64,
+    /// R that is held against it.
+    pub rate: Rate,
+    /// B that is held against it.
+    pub burst: u64,
+    /// Units above B + R·t: exact in whether it is above 0.
+    pub excess: f64,
+}
+
 /// Judges a run.
 #[must_use]
 pub fn check(scenario: &Scenario, ledger: &Ledger) -> Vec<Violation> {
@@ -64,9 +79,21 @@ pub fn worst_windows(scenario: &Scenario, ledger: &Ledger) -> Vec<Worst> {
     by_key.iter().map(worst).collect()
 }
 
+/// How near a key came to its bound, admission by admission.
+pub fn levels(
+    scenario: &Scenario,
+    ledger: &Ledger,
+    (limit, key): (usize, u32),
+    each: impl FnMut(Level),
+) {
+    let of_key = |admission: &&Admission| (admission.limit, admission.key) == (limit, key);
+    Curve::new(scenario, ledger, limit).levels(ledger.admissions.iter().filter(of_key), each);
+}
+
 /// What may be admitted beyond B + R·t: nothing, unless somebody counted that two owners overlapped
 /// or that a process stood still.
-fn envelope(scenario: &Scenario, ledger: &Ledger, limit: usize) -> f64 {
+#[must_use]
+pub fn envelope(scenario: &Scenario, ledger: &Ledger, limit: usize) -> f64 {
     let mut overlap = 0.0;
     let mut is_paused = false;
     for (_, _, event) in &ledger.events {
@@ -152,6 +179,19 @@ impl Curve {
     /// The largest excess, and when.
     fn worst(&self, admissions: &[&Admission]) -> (f64, Nanos) {
         let mut worst = (f64::MIN, 0);
+        self.levels(admissions.iter().copied(), |level| {
+            if level.excess > worst.0 {
+                worst = (level.excess, level.at);
+            }
+        });
+        worst
+    }
+
+    fn levels<'a>(
+        &self,
+        admissions: impl Iterator<Item = &'a Admission>,
+        mut each: impl FnMut(Level),
+    ) {
         let (mut level, mut at, mut step) = (0_u128, 0, 0);
         for admission in admissions {
             // Leak up to the admission, by each step's rate.
@@ -169,15 +209,13 @@ impl Curve {
             let unit = u128::from(rate.period_ns()) * MILLION;
             level += u128::from(admission.net()) * unit;
             let allowed = burst + self.bootstrap;
-            let over = level as f64 / unit as f64 - allowed as f64;
+            let units = level as f64 / unit as f64;
+            let over = units - allowed as f64;
             // Exact where it matters: whether it is above at all.
             let is_over = level > u128::from(allowed) * unit;
-            let over = if is_over { over.max(1e-9) } else { over.min(0.0) };
-            if over > worst.0 {
-                worst = (over, admission.at);
-            }
+            let excess = if is_over { over.max(1e-9) } else { over.min(0.0) };
+            each(Level { at: admission.at, units, rate, burst: allowed, excess });
         }
-        worst
     }
 
     fn leaked(&self, step: usize, nanos: Nanos) -> u128 {
@@ -201,13 +239,14 @@ fn changes_until(changes: &[&Change], index: usize) -> Nanos {
 /// How long it may take until every owner knows a changed limit.
 #[must_use]
 pub fn change_lag(scenario: &Scenario) -> Nanos {
-    let longest = |(_, fault): &(Nanos, Fault)| match fault {
-        Fault::Silence { lasts, .. } | Fault::Pause { lasts, .. } => *lasts,
-        Fault::Reset { back_after, .. } => *back_after,
+    let longest = |(_, fault): &(Nanos, Fault)| match fault.hitting(0) {
+        Fault::Silence { lasts, .. } | Fault::Pause { lasts, .. } => lasts,
+        Fault::Reset { back_after, .. } => back_after,
         Fault::Crash { .. }
         | Fault::Stop { .. }
         | Fault::Cut { .. }
         | Fault::Change { .. }
+        | Fault::Owner { .. }
         | Fault::Remove { .. }
         | Fault::Failover => 0,
     };

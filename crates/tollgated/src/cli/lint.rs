@@ -9,9 +9,8 @@ use serde_json::json;
 
 use super::differences::Differences;
 use super::paint::Paint;
-use super::plan::{positive_time, time};
 use super::{Merging, NO, say};
-use crate::config::{self, Finding, Fleet, Reading, Severity};
+use crate::config::{self, Finding, Fleet, Reading, Severity, positive_time, time};
 
 #[derive(Args)]
 pub(crate) struct Lint {

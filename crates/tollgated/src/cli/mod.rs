@@ -8,6 +8,7 @@ mod paint;
 mod plan;
 mod plan_page;
 mod serve;
+mod sim;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -35,6 +36,8 @@ enum Command {
     Lint(lint::Lint),
     /// Tell what a limit will promise and cost in a fleet that shares it
     Plan(plan::Plan),
+    /// Play a scenario of a fleet in virtual time: what its limits promise, and what is seen
+    Sim(sim::Sim),
     /// Print the JSON schema of the policy file in TOML
     Schema,
 }
@@ -58,6 +61,7 @@ pub fn run() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Lint(lint) => lint.run(),
         Command::Plan(plan) => plan.run(),
+        Command::Sim(sim) => sim.run(),
         Command::Schema => {
             say(&format!("{:#}", crate::config::schema()));
             Ok(ExitCode::SUCCESS)
@@ -79,10 +83,13 @@ fn wrong_arguments(message: &str) -> ! {
     Arguments::command().error(ErrorKind::ValueValidation, message).exit()
 }
 
-/// The answer was no: denied, or mistakes were found.
+/// The answer was no: denied, mistakes were found, or a promise was broken.
 const NO: u8 = 1;
+/// What was to be done is not sound: as for wrong arguments.
+const WRONG: u8 = 2;
 /// There was no answer.
 const FAILED: u8 = 3;
 const EXIT_CODES: &str = "\
-Exit codes: 0 yes (allowed, no mistakes, ended as asked), 1 no (denied, mistakes found), \
-2 wrong arguments, 3 no answer (nothing listens there, a file can't be read).";
+Exit codes: 0 yes (allowed, no mistakes, ended as asked), 1 no (denied, mistakes found, \
+a promise broken), 2 wrong arguments or a wrong scenario, 3 no answer (nothing listens there, a \
+file can't be read).";

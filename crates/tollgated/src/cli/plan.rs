@@ -16,6 +16,7 @@ use tollgate_sim::{duration, number};
 use super::paint::Paint;
 use super::plan_page::page;
 use super::{say, wrong_arguments};
+use crate::config::{positive_time, time};
 
 #[derive(Args)]
 pub(crate) struct Plan {
@@ -285,49 +286,12 @@ fn rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-/// A length of time as it is written on the command line.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let (count, unit) =
-        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let nanos = match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return Err(TIME.into()),
-    };
-    let count: u64 = count.parse().map_err(|_| TIME)?;
-    let time = count.checked_mul(nanos).map(Duration::from_nanos);
-    time.filter(|time| *time <= TIME_MAX).ok_or_else(|| "must be at most an hour".into())
-}
-
-pub(super) fn positive_time(text: &str) -> Result<Duration, String> {
-    let time = time(text)?;
-    if time.is_zero() { Err("must not be 0".into()) } else { Ok(time) }
-}
-
-const TIME: &str = "must be a whole number of ns, us, ms or s, such as 250us or 1ms";
-const TIME_MAX: Duration = Duration::from_secs(3_600);
 /// Every smaller number is shown exactly.
 const UNITS_MAX: u64 = 1_000_000_000_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_is_a_whole_number_and_a_unit() {
-        assert_eq!(time("250us"), Ok(Duration::from_micros(250)));
-        assert_eq!(time("0s"), Ok(Duration::ZERO));
-        assert_eq!(time("3600s"), Ok(Duration::from_secs(3_600)));
-        for wrong in ["", "1", "ms", "1.5ms", "-1ms", "1 ms", "1m"] {
-            assert_eq!(time(wrong), Err(TIME.into()), "{wrong}");
-        }
-        for long in ["3601s", "18446744073709551615s"] {
-            assert_eq!(time(long), Err("must be at most an hour".into()), "{long}");
-        }
-        assert!(positive_time("0ms").is_err() && positive_time("1ns").is_ok());
-    }
 
     #[test]
     fn bytes_are_told_in_the_unit_that_suits_them() {

@@ -12,9 +12,11 @@ mod finding;
 mod fleet;
 mod lint;
 mod own;
+mod scenario;
 mod set;
 mod source;
 mod tenant;
+mod time;
 mod watch;
 mod yaml;
 
@@ -41,6 +43,8 @@ use tenant::Tenants;
 pub(crate) use envoy::{AsWritten, WrittenLimits, unit_name};
 pub(crate) use finding::{Finding, Severity};
 pub(crate) use fleet::Fleet;
+pub(crate) use scenario::{Staged, load as load_scenario};
+pub(crate) use time::{positive_time, time};
 pub(crate) use watch::Watch;
 
 /// What one source (a file, or a folder whose files are one set) says.
@@ -178,12 +182,16 @@ impl Written {
 
 /// The JSON Schema of the policy file, both dialects, for editors and other tools.
 pub(crate) fn schema() -> serde_json::Value {
+    schema_of::<PolicyFile>()
+}
+
+fn schema_of<T: JsonSchema>() -> serde_json::Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         // In one piece, so that `fields` finds its way without looking up references.
         settings.inline_subschemas = true;
     });
     let settings = settings.with_transform(RecursiveTransform(tidy));
-    settings.into_generator().into_root_schema_for::<PolicyFile>().to_value()
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 /// Makes of comments in the code descriptions that editors can show, and leaves out what TOML

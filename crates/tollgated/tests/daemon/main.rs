@@ -18,5 +18,6 @@ mod plan;
 mod reload;
 mod reservations;
 mod resp;
+mod sim;
 mod stalled;
 mod support;
