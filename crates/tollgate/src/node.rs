@@ -376,8 +376,11 @@ impl Node {
             return;
         }
         let by = Reporter { node: from, round_trip: batch.round_trip };
-        let snapshots =
-            batch.reports.iter().filter_map(|report| self.apply(report, by, now)).collect();
+        let mut snapshots = Vec::with_capacity(batch.reports.len());
+        for reports in batch.reports.chunks(FETCH_REPORTS) {
+            self.owner.fetch(from, reports);
+            snapshots.extend(reports.iter().filter_map(|report| self.apply(report, by, now)));
+        }
         let owner_epoch = OwnerEpoch { ring: ring_epoch, start: self.start };
         let answer = SnapshotBatch { answers: Some(number), owner_epoch, snapshots };
         self.outputs.push_back(Output::Send { to: from, message: Message::Snapshots(answer) });
@@ -589,5 +592,7 @@ impl Node {
     }
 }
 
+/// Reports whose state is fetched at once: it fits into the nearest cache.
+const FETCH_REPORTS: usize = 32;
 /// A process that is so many sync intervals late stood still: a hot key's TTL is over.
 const PAUSE_INTERVALS: u32 = 4;
