@@ -85,6 +85,8 @@ struct Worker {
     usages: Vec<Usage>,
     /// What is left of a request.
     part: f64,
+    /// Units that were admitted.
+    admitted: u64,
 }
 
 /// What was admitted of one key: a leaky bucket whose highest level is the largest excess of any
@@ -125,6 +127,7 @@ impl Fleet {
             untold: vec![(0, 0); plan.keys as usize],
             usages: Vec::new(),
             part: f64::from(index) / f64::from(plan.workers),
+            admitted: 0,
         };
         let share = |n: u32| if plan.is_zipf { 1.0 / f64::from(n + 1) } else { 1.0 };
         let mut sum = 0.0;
@@ -173,6 +176,14 @@ impl Fleet {
     /// Units of each key that were admitted since this was asked last.
     pub fn take_admitted(&mut self) -> Vec<u64> {
         self.keys.iter_mut().map(|key| std::mem::take(&mut key.admitted)).collect()
+    }
+
+    /// What the worker that was admitted least was, since this was asked last, of the mean.
+    pub fn take_least_of_workers(&mut self) -> f64 {
+        let take = |worker: &mut Worker| std::mem::take(&mut worker.admitted);
+        let admitted: Vec<u64> = self.workers.iter_mut().map(take).collect();
+        let least = admitted.iter().min().copied().unwrap_or(0);
+        least as f64 * admitted.len() as f64 / admitted.iter().sum::<u64>().max(1) as f64
     }
 
     /// Keys that the owners have state of.
@@ -236,7 +247,7 @@ impl Fleet {
     fn take_requests(&mut self, index: usize) {
         let now = self.now;
         let sum = self.shares.last().copied().unwrap_or(0.0);
-        let Worker { credits, untold, part, .. } = &mut self.workers[index];
+        let Worker { credits, untold, part, admitted, .. } = &mut self.workers[index];
         *part += self.plan.per_second * self.plan.tick.as_secs_f64();
         while *part >= 1.0 {
             *part -= 1.0;
@@ -246,6 +257,7 @@ impl Fleet {
             match credits.charge(id(number as u32), 1, now) {
                 Charged::Allowed { .. } => {
                     self.seen.admitted += 1;
+                    *admitted += 1;
                     self.keys[number].admit(self.plan.rate, now);
                 }
                 Charged::OverLimit { .. } | Charged::Stale => untold[number].1 = 1,

@@ -38,8 +38,8 @@ pub fn overload(name: &str) -> bool {
         let used = units.iter().sum::<u64>() as f64 / (u64::from(KEYS) * RATE) as f64;
         println!(
             "# {name}: second {second}: {:.2} M reports offered, {:.2} M applied, {} batches sent, \
-             {} refused, cadence {:?}, {:.1} % of the limits used (least {:.1} %), {:.0} ns of the \
-             owner a report, {:.2} GiB, {:.0} s",
+             {} refused, cadence {:?}, {:.1} % of the limits used (key {:.1} % at least, worker \
+             {:.1} % of the mean), {:.0} ns of the owner a report, {:.2} GiB, {:.0} s",
             seen.offered as f64 / 1e6,
             seen.applied as f64 / 1e6,
             seen.batches,
@@ -47,6 +47,7 @@ pub fn overload(name: &str) -> bool {
             seen.cadence_max,
             used * 100.0,
             units.iter().min().copied().unwrap_or(0) as f64 / RATE as f64 * 100.0,
+            fleet.take_least_of_workers() * 100.0,
             seen.owners_cpu.as_nanos() as f64 / seen.applied.max(1) as f64,
             resident_bytes("self") as f64 / f64::from(1 << 30),
             began.elapsed().as_secs_f64(),
