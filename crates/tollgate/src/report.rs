@@ -27,10 +27,12 @@ struct Lane {
     round_trip: Duration,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct UnderWay {
     batch: u64,
     sent_at: Instant,
+    /// What is in it, and when that was due.
+    keys: Vec<(Instant, KeyId)>,
 }
 
 impl Pipeline {
@@ -69,24 +71,35 @@ impl Pipeline {
     }
 
     /// A batch goes to an owner. Returns its number and the time there and back so far.
-    pub(crate) fn sent(&mut self, owner: NodeId, now: Instant) -> (u64, Duration) {
+    pub(crate) fn sent(
+        &mut self,
+        owner: NodeId,
+        keys: Vec<(Instant, KeyId)>,
+        now: Instant,
+    ) -> (u64, Duration) {
         self.batches += 1;
         let (batch, gap) = (self.batches, self.sync_interval / 2);
         let lane = self.lane(owner);
-        lane.under_way = Some(UnderWay { batch, sent_at: now });
+        lane.under_way = Some(UnderWay { batch, sent_at: now, keys });
         lane.rests_until = lane.rests_until.max(now.saturating_add(gap));
         (batch, lane.round_trip)
     }
 
-    /// A batch was answered.
-    pub(crate) fn answered(&mut self, owner: NodeId, batch: u64, now: Instant) {
-        let Some(lane) = self.lanes.get_mut(&owner) else { return };
+    /// A batch was answered. Returns what was in it, and when that was due, unless it was given up.
+    pub(crate) fn answered(
+        &mut self,
+        owner: NodeId,
+        batch: u64,
+        now: Instant,
+    ) -> Vec<(Instant, KeyId)> {
+        let Some(lane) = self.lanes.get_mut(&owner) else { return Vec::new() };
         let Some(under_way) = lane.under_way.take_if(|under_way| under_way.batch == batch) else {
-            return;
+            return Vec::new();
         };
         let took = now.saturating_since(under_way.sent_at);
         lane.round_trip =
             if lane.round_trip.is_zero() { took } else { (lane.round_trip * 7 + took) / 8 };
+        under_way.keys
     }
 
     /// An owner asks for a rest.
@@ -127,11 +140,11 @@ impl Lane {
     /// When the next batch may go, if there is anything for it.
     fn ready_at(&self, sync_interval: Duration) -> Option<Instant> {
         let (first, _) = self.due.first()?;
-        let given_up = |under_way: UnderWay| {
+        let given_up = |under_way: &UnderWay| {
             let patience = (self.round_trip * 3).max(sync_interval * 2).min(PATIENCE_MAX);
             under_way.sent_at.saturating_add(patience)
         };
-        let free = self.under_way.map_or(Instant::ZERO, given_up);
+        let free = self.under_way.as_ref().map_or(Instant::ZERO, given_up);
         Some((*first).max(self.rests_until).max(free))
     }
 }
