@@ -15,7 +15,7 @@ enum Limit {
 }
 
 /// The limits of all bars, by name.
-const BARS: [(&str, Limit); 28] = [
+const BARS: [(&str, Limit); 40] = [
     ("handle", AtMost(1.0)),
     ("handle-2-threads", AtMost(0.7)),
     ("denied", AtMost(1.1)),
@@ -44,6 +44,18 @@ const BARS: [(&str, Limit); 28] = [
     ("ring-lookup-100-ns", AtMost(50.0)),
     ("ring-lookup-1000-ns", AtMost(50.0)),
     ("ring-build-ms", AtMost(300.0)),
+    ("fleet-excess", AtMost(0.0)),
+    ("fleet-violations", AtMost(0.0)),
+    ("fleet-utilisation", AtLeast(0.99)),
+    ("fleet-utilisation-crashes", AtLeast(0.95)),
+    ("fleet-messages-10x", AtMost(1.2)),
+    ("fleet-messages-10x-from-half", AtMost(1.2)),
+    ("owner-report-ns", AtMost(1_000.0)),
+    ("fleet-100k-keys", AtLeast(20.0)),
+    ("overload-excess", AtMost(0.0)),
+    ("overload-applied", AtMost(1.0)),
+    ("overload-cadence-ms", AtLeast(100.0)),
+    ("overload-grown-bytes", AtMost(100.0)),
 ];
 
 /// Prints the bar of a value that varies from sample to sample, and returns whether it is short.

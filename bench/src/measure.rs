@@ -133,7 +133,7 @@ fn sample_together(workers: &mut [Worker], allows: bool) -> f64 {
 }
 
 /// CPU time that this thread has used.
-fn thread_cpu() -> Duration {
+pub fn thread_cpu() -> Duration {
     cpu(libc::CLOCK_THREAD_CPUTIME_ID).expect("the system has a CPU clock for each thread")
 }
 

@@ -22,7 +22,7 @@ struct Lane {
     due: BTreeSet<(Instant, KeyId)>,
     /// The last batches that were not answered yet, those that were given up among them: an answer
     /// that comes late tells how far away the owner is.
-    unanswered: VecDeque<UnderWay>,
+    unanswered: VecDeque<(u64, Instant)>,
     /// The last of them, unless it was answered.
     under_way: Option<UnderWay>,
     /// No batch before this.
@@ -31,10 +31,12 @@ struct Lane {
     round_trip: Duration,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct UnderWay {
     batch: u64,
     sent_at: Instant,
+    /// What is in it, and when that was due.
+    keys: Vec<(Instant, KeyId)>,
 }
 
 impl Pipeline {
@@ -73,13 +75,17 @@ impl Pipeline {
     }
 
     /// A batch goes to an owner. Returns its number and the time there and back so far.
-    pub(crate) fn sent(&mut self, owner: NodeId, now: Instant) -> (u64, Duration) {
+    pub(crate) fn sent(
+        &mut self,
+        owner: NodeId,
+        keys: Vec<(Instant, KeyId)>,
+        now: Instant,
+    ) -> (u64, Duration) {
         self.batches += 1;
         let (batch, gap) = (self.batches, self.sync_interval / 2);
         let lane = self.lane(owner);
-        let under_way = UnderWay { batch, sent_at: now };
-        lane.under_way = Some(under_way);
-        lane.unanswered.push_back(under_way);
+        lane.under_way = Some(UnderWay { batch, sent_at: now, keys });
+        lane.unanswered.push_back((batch, now));
         if lane.unanswered.len() > UNANSWERED_MAX {
             lane.unanswered.pop_front();
         }
@@ -87,16 +93,23 @@ impl Pipeline {
         (batch, lane.round_trip)
     }
 
-    /// A batch was answered.
-    pub(crate) fn answered(&mut self, owner: NodeId, batch: u64, now: Instant) {
-        let Some(lane) = self.lanes.get_mut(&owner) else { return };
-        lane.under_way.take_if(|under_way| under_way.batch == batch);
-        let place = lane.unanswered.iter().position(|unanswered| unanswered.batch == batch);
-        let Some(place) = place else { return };
-        let Some(under_way) = lane.unanswered.drain(..=place).next_back() else { return };
-        let took = now.saturating_since(under_way.sent_at);
+    /// A batch was answered. Returns what was in it, and when that was due, unless it was given up.
+    pub(crate) fn answered(
+        &mut self,
+        owner: NodeId,
+        batch: u64,
+        now: Instant,
+    ) -> Vec<(Instant, KeyId)> {
+        let Some(lane) = self.lanes.get_mut(&owner) else { return Vec::new() };
+        let under_way = lane.under_way.take_if(|under_way| under_way.batch == batch);
+        let keys = under_way.map(|under_way| under_way.keys).unwrap_or_default();
+        let place = lane.unanswered.iter().position(|(unanswered, _)| *unanswered == batch);
+        let Some(place) = place else { return keys };
+        let Some((_, sent_at)) = lane.unanswered.drain(..=place).next_back() else { return keys };
+        let took = now.saturating_since(sent_at);
         lane.round_trip =
             if lane.round_trip.is_zero() { took } else { (lane.round_trip * 7 + took) / 8 };
+        keys
     }
 
     /// An owner asks for a rest.
@@ -139,14 +152,14 @@ impl Lane {
     /// When the next batch may go, if there is anything for it.
     fn ready_at(&self, sync_interval: Duration) -> Option<Instant> {
         let (first, _) = self.due.first()?;
-        let given_up = |under_way: UnderWay| {
+        let given_up = |under_way: &UnderWay| {
             // Twice as long each time, as long as it is not known how far away the owner is.
             let tries = if self.round_trip.is_zero() { self.unanswered.len() as u32 } else { 1 };
             let first = sync_interval.saturating_mul(1 << tries.min(16));
             let patience = (self.round_trip * 3).max(first).min(PATIENCE_MAX);
             under_way.sent_at.saturating_add(patience)
         };
-        let free = self.under_way.map_or(Instant::ZERO, given_up);
+        let free = self.under_way.as_ref().map_or(Instant::ZERO, given_up);
         Some((*first).max(self.rests_until).max(free))
     }
 }

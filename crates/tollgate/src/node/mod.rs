@@ -54,6 +54,8 @@ struct Entry {
     view: View,
     owner: Option<NodeId>,
     at: Option<Instant>,
+    /// When the report was due that a busy owner refused: it keeps its turn.
+    refused: Option<Instant>,
 }
 
 impl Node {
@@ -199,7 +201,7 @@ impl Node {
             self.outputs.push_back(Output::Permit { key, permit });
         }
         let owner = self.tenure.as_ref().and_then(|tenure| tenure.ring().owner(key));
-        self.views.insert(key, Entry { view, owner, at: None });
+        self.views.insert(key, Entry { view, owner, at: None, refused: None });
     }
 
     fn handle_usage(&mut self, usage: &Usage, now: Instant) {
@@ -225,15 +227,27 @@ impl Node {
             Message::Reports(batch) => self.handle_reports(from, &batch, now),
             Message::Snapshots(batch) => self.handle_snapshots(from, &batch, now),
             Message::Refused { batch, why } => {
-                self.pipeline.answered(from, batch, now);
+                let keys = self.pipeline.answered(from, batch, now);
                 if let Refusal::Busy { retry_after } = why {
                     let rest = retry_after.min(self.options.times.ttl_max);
                     self.pipeline.rest(from, now.saturating_add(rest));
+                    self.keep_turns(&keys, now);
                 }
             }
             Message::Handover(handover) => self.handle_handover(from, &handover, now),
             Message::HandoverArrived { ring_epoch, part } => {
                 self.sending.acknowledged(from, ring_epoch, part);
+            }
+        }
+    }
+
+    /// Nothing was applied of these keys' reports: when there are more than one batch takes, they
+    /// go before those that were applied meanwhile, or an owner that stays busy never hears of them.
+    fn keep_turns(&mut self, keys: &[(Instant, KeyId)], now: Instant) {
+        for (due, key) in keys {
+            if let Some(entry) = self.views.get_mut(key) {
+                entry.refused = Some(*due);
+                self.schedule(*key, now);
             }
         }
     }
@@ -253,8 +267,11 @@ impl Node {
             return;
         }
         let by = Reporter { node: from, round_trip: batch.round_trip };
-        let snapshots =
-            batch.reports.iter().filter_map(|report| self.apply(report, by, now)).collect();
+        let mut snapshots = Vec::with_capacity(batch.reports.len());
+        for reports in batch.reports.chunks(FETCH_REPORTS) {
+            self.owner.fetch(from, reports);
+            snapshots.extend(reports.iter().filter_map(|report| self.apply(report, by, now)));
+        }
         let owner_epoch = OwnerEpoch { ring: ring_epoch, start: self.start };
         let answer = SnapshotBatch { answers: Some(number), owner_epoch, snapshots };
         self.outputs.push_back(Output::Send { to: from, message: Message::Snapshots(answer) });
@@ -381,7 +398,7 @@ impl Node {
             if let Some(entry) = self.views.get_mut(&key) {
                 entry.view.handle_ring(epoch);
                 entry.owner = self.tenure.as_ref().and_then(|tenure| tenure.ring().owner(key));
-                entry.at = None;
+                (entry.at, entry.refused) = (None, None);
             }
             self.schedule(key, now);
         }
@@ -418,7 +435,7 @@ impl Node {
             self.outputs.push_back(Output::Send { to, message: Message::Handover(handover) });
         }
         while let Some((owner, keys)) = self.pipeline.next_due(now) {
-            self.report(owner, &keys, now);
+            self.report(owner, keys, now);
         }
         let owner_epoch = OwnerEpoch { ring: self.ring_epoch(), start: self.start };
         while let Some((to, snapshots)) = self.owner.poll_push() {
@@ -428,12 +445,12 @@ impl Node {
     }
 
     /// Looks at keys whose time has come, and reports those that have something to tell.
-    fn report(&mut self, owner: NodeId, keys: &[(Instant, KeyId)], now: Instant) {
+    fn report(&mut self, owner: NodeId, keys: Vec<(Instant, KeyId)>, now: Instant) {
         let times = self.options.times;
         let mut reports = Vec::new();
-        for (_, key) in keys {
+        for (_, key) in &keys {
             let Some(entry) = self.views.get_mut(key) else { continue };
-            entry.at = None;
+            (entry.at, entry.refused) = (None, None);
             match entry.view.act(&times, now) {
                 Act::Report => {
                     let limit = self.rules.limit(entry.view.limit);
@@ -457,7 +474,7 @@ impl Node {
         }
         self.reports += reports.len() as u64;
         self.batches += 1;
-        let (batch, round_trip) = self.pipeline.sent(owner, now);
+        let (batch, round_trip) = self.pipeline.sent(owner, keys, now);
         let ring_epoch = self.ring_epoch();
         let message = Message::Reports(ReportBatch { batch, ring_epoch, round_trip, reports });
         self.outputs.push_back(Output::Send { to: owner, message });
@@ -468,7 +485,8 @@ impl Node {
         let Some(entry) = self.views.get_mut(&key) else { return };
         let Some(owner) = entry.owner else { return };
         let limit = self.rules.limit(entry.view.limit);
-        let at = entry.view.due(limit, &self.options.times, now);
+        let due = entry.view.due(limit, &self.options.times, now);
+        let at = entry.refused.map_or(due, |refused| refused.min(due));
         if entry.at == Some(at) {
             return;
         }
@@ -479,6 +497,8 @@ impl Node {
     }
 }
 
+/// Reports whose state is fetched at once: it fits into the nearest cache.
+const FETCH_REPORTS: usize = 32;
 /// A process that is so many sync intervals late stood still. A permission may have been about to
 /// end, so that what was spent since is more by as much as has leaked meanwhile.
 const PAUSE_INTERVALS: u32 = 1;

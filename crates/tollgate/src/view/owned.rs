@@ -94,6 +94,14 @@ impl Owned {
         }
     }
 
+    /// Reads the records that a report of `who` is answered by; what it returns means nothing.
+    pub(super) fn fetch(&self, who: Who) -> u64 {
+        let first = self.queue.front().and_then(|first| self.records.get(first));
+        let mine = self.records.get(&who);
+        let read = |record: &Record| record.sequence ^ record.reported_at.as_nanos();
+        mine.map_or(0, read) ^ first.map_or(0, read)
+    }
+
     pub(super) fn has_room_for(&self, who: Who) -> bool {
         self.records.len() < RECORDS_MAX || self.records.contains_key(&who)
     }

@@ -1,6 +1,7 @@
 //! The promises of the library, one file each.
 
 mod brought;
+mod busy;
 mod cases;
 mod changes;
 mod concurrency;
