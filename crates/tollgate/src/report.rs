@@ -1,7 +1,7 @@
 //! When which keys are reported to whom: one batch under way per owner, keys in the order in which
 //! they are due. It does not know what a report says, so that every mode can use it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::key::KeyId;
@@ -20,6 +20,10 @@ pub(crate) struct Pipeline {
 #[derive(Debug)]
 struct Lane {
     due: BTreeSet<(Instant, KeyId)>,
+    /// The last batches that were not answered yet, those that were given up among them: an answer
+    /// that comes late tells how far away the owner is.
+    unanswered: VecDeque<UnderWay>,
+    /// The last of them, unless it was answered.
     under_way: Option<UnderWay>,
     /// No batch before this.
     rests_until: Instant,
@@ -73,7 +77,12 @@ impl Pipeline {
         self.batches += 1;
         let (batch, gap) = (self.batches, self.sync_interval / 2);
         let lane = self.lane(owner);
-        lane.under_way = Some(UnderWay { batch, sent_at: now });
+        let under_way = UnderWay { batch, sent_at: now };
+        lane.under_way = Some(under_way);
+        lane.unanswered.push_back(under_way);
+        if lane.unanswered.len() > UNANSWERED_MAX {
+            lane.unanswered.pop_front();
+        }
         lane.rests_until = lane.rests_until.max(now.saturating_add(gap));
         (batch, lane.round_trip)
     }
@@ -81,9 +90,10 @@ impl Pipeline {
     /// A batch was answered.
     pub(crate) fn answered(&mut self, owner: NodeId, batch: u64, now: Instant) {
         let Some(lane) = self.lanes.get_mut(&owner) else { return };
-        let Some(under_way) = lane.under_way.take_if(|under_way| under_way.batch == batch) else {
-            return;
-        };
+        lane.under_way.take_if(|under_way| under_way.batch == batch);
+        let place = lane.unanswered.iter().position(|unanswered| unanswered.batch == batch);
+        let Some(place) = place else { return };
+        let Some(under_way) = lane.unanswered.drain(..=place).next_back() else { return };
         let took = now.saturating_since(under_way.sent_at);
         lane.round_trip =
             if lane.round_trip.is_zero() { took } else { (lane.round_trip * 7 + took) / 8 };
@@ -100,6 +110,7 @@ impl Pipeline {
         for lane in self.lanes.values_mut() {
             lane.due.clear();
             lane.under_way = None;
+            lane.unanswered.clear();
             lane.rests_until = Instant::ZERO;
         }
         // Owners that are gone are forgotten with their round trips when nothing leads to them.
@@ -116,6 +127,7 @@ impl Pipeline {
     fn lane(&mut self, owner: NodeId) -> &mut Lane {
         self.lanes.entry(owner).or_insert_with(|| Lane {
             due: BTreeSet::new(),
+            unanswered: VecDeque::new(),
             under_way: None,
             rests_until: Instant::ZERO,
             round_trip: Duration::ZERO,
@@ -128,7 +140,10 @@ impl Lane {
     fn ready_at(&self, sync_interval: Duration) -> Option<Instant> {
         let (first, _) = self.due.first()?;
         let given_up = |under_way: UnderWay| {
-            let patience = (self.round_trip * 3).max(sync_interval * 2).min(PATIENCE_MAX);
+            // Twice as long each time, as long as it is not known how far away the owner is.
+            let tries = if self.round_trip.is_zero() { self.unanswered.len() as u32 } else { 1 };
+            let first = sync_interval.saturating_mul(1 << tries.min(16));
+            let patience = (self.round_trip * 3).max(first).min(PATIENCE_MAX);
             under_way.sent_at.saturating_add(patience)
         };
         let free = self.under_way.map_or(Instant::ZERO, given_up);
@@ -140,5 +155,7 @@ impl Lane {
 const BATCH_MAX: usize = 512;
 /// How long an answer is waited for at most.
 const PATIENCE_MAX: Duration = Duration::from_millis(200);
+/// Batches without an answer whose time of sending is remembered.
+const UNANSWERED_MAX: usize = 16;
 /// Owners that are remembered beyond a change of the ring.
 const LANES_MAX: usize = 1_000;

@@ -428,7 +428,7 @@ impl View {
 }
 
 /// Reports whose time of sending is remembered; an older one's acknowledgement permits nothing.
-const SENT_MAX: usize = 4;
+const SENT_MAX: usize = 8;
 /// Units after which a report may come forward.
 const REPORT_UNITS: u64 = 32;
 /// For how many TTLs credit is kept for callers that do not wait, since the last one came.
