@@ -207,12 +207,13 @@ impl<'s> Cluster<'s> {
             }
             Step::Tell { node, life, tell } => self.told(node, life, *tell),
             Step::Control => {
+                self.control_wakes_at = Nanos::MAX;
                 if self.control.wakes_at <= self.now {
                     self.control.wakes_at = Nanos::MAX;
-                    self.control_wakes_at = Nanos::MAX;
                     self.control.wake(self.now);
-                    self.hear_control();
                 }
+                // It may have been put off since this was planned.
+                self.hear_control();
             }
             Step::Fault(index) => self.fault(self.scenario.faults[index].1),
             Step::Start { node } => self.start(node),
