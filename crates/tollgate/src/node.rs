@@ -273,10 +273,11 @@ impl Node {
         self.owner.key(key).map(|owned| (owned.remaining(), owned.outstanding()))
     }
 
-    /// Whether all that it owned has arrived at new owners.
+    /// Whether it is out of the ring, and all that it owned has arrived at new owners.
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
-        self.sending.is_done()
+        let is_out = |tenure: &Tenure| !tenure.ring().contains(self.me);
+        self.tenure.as_ref().is_none_or(is_out) && self.sending.is_done()
     }
 
     /// What it did so far.
