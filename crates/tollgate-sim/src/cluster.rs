@@ -435,12 +435,16 @@ impl<'s> Cluster<'s> {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
-        self.ledger.messages += 1;
-        self.ledger.entries += match &message {
-            Message::Reports(batch) => batch.reports.len() as u64,
-            Message::Snapshots(batch) => batch.snapshots.len() as u64,
-            Message::Refused { .. } | Message::Handover(_) | Message::HandoverArrived { .. } => 1,
-        };
+        if from != to {
+            self.ledger.messages += 1;
+            self.ledger.entries += match &message {
+                Message::Reports(batch) => batch.reports.len() as u64,
+                Message::Snapshots(batch) => batch.snapshots.len() as u64,
+                Message::Refused { .. }
+                | Message::Handover(_)
+                | Message::HandoverArrived { .. } => 1,
+            };
+        }
         let (from_place, to_place) = (from.get() - 1, to.get() - 1);
         let network = self.scenario.network;
         if self.cuts.is_cut(from_place, to_place, self.now) {
