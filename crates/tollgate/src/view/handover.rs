@@ -189,7 +189,7 @@ impl Owned {
         if !crate::mutant::lacks("handed_hold") {
             meter.hold(held_until);
         }
-        let mut owned = Self::with_meter(handed.limit, limit.generation, meter, held_until);
+        let mut owned = Self::with_meter(handed.limit, limit.generation, meter, held_until, now);
         for record in &handed.records {
             let mut received = Record::handed_over(record, times, now);
             if crate::mutant::lacks("handed_outstanding") {

@@ -60,7 +60,7 @@ impl Owned {
         now: Instant,
     ) -> Self {
         let meter = Meter::unknown(limit.rate, limit.burst, began, now);
-        Self::with_meter(id, limit.generation, meter, began)
+        Self::with_meter(id, limit.generation, meter, began, now)
     }
 
     pub(super) fn with_meter(
@@ -68,6 +68,7 @@ impl Owned {
         generation: u64,
         meter: Meter,
         held_until: Instant,
+        now: Instant,
     ) -> Self {
         Self {
             limit,
@@ -80,7 +81,9 @@ impl Owned {
             queue: VecDeque::new(),
             served_until: Instant::ZERO,
             planned: None,
-            version: 0,
+            // Above all that were told of the key before it was forgotten: less than one a
+            // nanosecond was.
+            version: now.as_nanos(),
             exhausted_at: Instant::ZERO,
         }
     }
