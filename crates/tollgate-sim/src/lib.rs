@@ -17,6 +17,8 @@ mod number;
 pub mod plan;
 pub mod plot;
 pub mod scenario;
+pub mod rivals;
+pub mod papers;
 
 pub use chance::Chance;
 pub use cluster::run;
