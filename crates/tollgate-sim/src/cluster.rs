@@ -465,7 +465,7 @@ pub fn owner_of(scenario: &Scenario, limit: usize, key: u32) -> u32 {
 }
 
 /// The key of a limit, as its nodes know it.
-fn key_of(limit: usize, key: u32) -> KeyId {
+pub(crate) fn key_of(limit: usize, key: u32) -> KeyId {
     let mut chance = Chance::new((limit as u64) << 32 | u64::from(key));
     KeyId::from_bits(chance.bits(), chance.bits() as u32)
 }

@@ -19,6 +19,8 @@ pub mod check;
 pub mod draw;
 mod shrink;
 pub mod show;
+pub mod rivals;
+pub mod papers;
 
 pub use cluster::{owner_of, run, watch};
 pub use number::{duration, number};

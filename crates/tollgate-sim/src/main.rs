@@ -44,6 +44,10 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if arguments.iter().any(|argument| argument == "papers") {
+        tollgate_sim::papers::all().for_each(|table| println!("{table}"));
+        return ExitCode::SUCCESS;
+    }
     let seeds = number("--seeds").unwrap_or(1_000);
     let first = number("--from").unwrap_or(0);
     let (next, steps, simulated) = (AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
