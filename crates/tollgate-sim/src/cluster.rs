@@ -459,8 +459,15 @@ impl<'s> Cluster<'s> {
 /// The node that owns a limit's key while all are members.
 #[must_use]
 pub fn owner_of(scenario: &Scenario, limit: usize, key: u32) -> u32 {
-    let member = |node| Member { node: NodeId::new(node + 1), weight: 1 };
-    let ring = Ring::new(RingEpoch::ZERO, (0..scenario.nodes).map(member)).expect("few nodes");
+    let all: Vec<u32> = (0..scenario.nodes).collect();
+    owner_among(&all, limit, key)
+}
+
+/// The node that owns a limit's key while these are the members.
+#[must_use]
+pub fn owner_among(nodes: &[u32], limit: usize, key: u32) -> u32 {
+    let member = |node: &u32| Member { node: NodeId::new(node + 1), weight: 1 };
+    let ring = Ring::new(RingEpoch::ZERO, nodes.iter().map(member)).expect("few nodes");
     ring.owner(key_of(limit, key)).map_or(0, |node| node.get() - 1)
 }
 

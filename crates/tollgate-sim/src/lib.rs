@@ -22,6 +22,6 @@ pub mod show;
 pub mod rivals;
 pub mod papers;
 
-pub use cluster::{owner_of, run, watch};
+pub use cluster::{owner_among, owner_of, run, watch};
 pub use number::{duration, number};
 pub use shrink::shrink;

@@ -1,86 +1,204 @@
-//! Runs seeds: `tollgate-sim --seeds 10000`, or one of them again: `tollgate-sim --seed 17`.
+//! Plays seeds and judges them; `--help` says how.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use tollgate_sim::{check, draw, run};
+use tollgate_sim::check::{self, Violation};
+use tollgate_sim::{draw, run, shrink};
+
+const HELP: &str = "\
+tollgate-sim [--seeds N] [--from N] [--seconds N]   plays the seeds that are kept, then N more (1000), for
+                                                    so long at most, and judges each
+tollgate-sim --seed N                               plays one seed, and tells all about it
+tollgate-sim utilisation                            how much of a limit each kind of load can use
+tollgate-sim papers                                 experiments of publications, and other rules than ours
+tollgate-sim mutants                                takes rules away to see them missed
+
+Exit codes: 0 every promise held, 1 one was broken, 2 wrong arguments.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |name: &str| {
-        let place = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(place + 1)?.parse::<u64>().ok()
-    };
-    if let Some(seed) = number("--seed") {
-        let scenario = draw::scenario(seed);
-        println!("{scenario:#?}");
-        let ledger = run(&scenario);
-        println!("{} steps, {} admissions", ledger.steps, ledger.admissions.len());
-        println!("{:?}", ledger.events);
-        let violations = check::all(&scenario, &ledger);
-        violations.iter().for_each(|violation| println!("{violation}"));
-        return ExitCode::from(u8::from(!violations.is_empty()));
-    }
-    if arguments.iter().any(|argument| argument == "utilisation") {
-        for case in check::utilisation::cases() {
-            let began = Instant::now();
-            let ledger = run(&case.scenario);
-            let used = check::utilisation::of(&case.scenario, &ledger);
-            let seconds = (case.scenario.lasts + case.scenario.rests) as f64 / 1e9;
-            let worst = check::bound::worst_windows(&case.scenario, &ledger);
-            let over = worst.iter().map(|worst| worst.excess).fold(f64::MIN, f64::max);
-            println!(
-                "{:<52} {:>6.2} % of {:>6.2} % (least {:.0} %), {:>6.0} messages/s, {:>6.0} entries/s, over {over:.1}, {:.1} s",
-                case.name,
-                used * 100.0,
-                check::utilisation::of_one_bucket(&case.scenario) * 100.0,
-                case.least * 100.0,
-                ledger.messages as f64 / seconds,
-                ledger.entries as f64 / seconds,
-                began.elapsed().as_secs_f64(),
-            );
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["mutants"] => mutants(),
+        ["utilisation"] => utilisation(),
+        ["papers"] => papers(),
+        ["--seed", seed] => seed.parse().map_or_else(|_| wrong("--seed", seed), tell),
+        ["--help" | "-h"] => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
         }
-        return ExitCode::SUCCESS;
+        _ => search(&arguments),
     }
-    if arguments.iter().any(|argument| argument == "papers") {
-        tollgate_sim::papers::all().for_each(|table| println!("{table}"));
-        return ExitCode::SUCCESS;
+}
+
+fn wrong(name: &str, value: &str) -> ExitCode {
+    eprintln!("{name} {value}: not understood\n\n{HELP}");
+    ExitCode::from(2)
+}
+
+/// Plays one seed.
+fn tell(seed: u64) -> ExitCode {
+    let scenario = draw::scenario(seed);
+    let ledger = run(&scenario);
+    println!("{scenario:#?}");
+    for (at, node, event) in &ledger.events {
+        println!("{:>10.3} ms  node {node}: {event:?}", *at as f64 / 1e6);
     }
-    let seeds = number("--seeds").unwrap_or(1_000);
-    let first = number("--from").unwrap_or(0);
-    let (next, steps, simulated) = (AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
-    let failed = Mutex::new(Vec::new());
+    println!("{} steps, {} admissions", ledger.steps, ledger.admissions.len());
+    let violations = check::all(&scenario, &ledger);
+    violations.iter().for_each(|violation| println!("{violation}"));
+    ExitCode::from(u8::from(!violations.is_empty()))
+}
+
+/// Plays many seeds on all cores.
+fn search(arguments: &[&str]) -> ExitCode {
+    let (mut seeds, mut from, mut seconds) = (1_000, 0, u64::MAX);
+    for pair in arguments.chunks(2) {
+        let (name, value) = (pair[0], pair.get(1).copied().unwrap_or_default());
+        let Ok(number) = value.parse() else { return wrong(name, value) };
+        match name {
+            "--seeds" => seeds = number,
+            "--from" => from = number,
+            "--seconds" => (seeds, seconds) = (u64::MAX - from, number),
+            _ => return wrong(name, value),
+        }
+    }
     let began = Instant::now();
+    let all = draw::kept().chain(from..from.saturating_add(seeds));
+    let search = Search {
+        seeds: Mutex::new(Box::new(all)),
+        ends: began.checked_add(Duration::from_secs(seconds)),
+        ..Search::default()
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + seeds {
-                        return;
-                    }
-                    let scenario = draw::scenario(seed);
-                    let ledger = run(&scenario);
-                    steps.fetch_add(ledger.steps, Ordering::Relaxed);
-                    simulated.fetch_add(scenario.lasts + scenario.rests, Ordering::Relaxed);
-                    for violation in check::all(&scenario, &ledger) {
-                        println!("seed {seed}: {violation}");
-                        failed.lock().expect("no panic").push(seed);
-                    }
-                }
-            });
+        for _ in 0..cores {
+            scope.spawn(|| while search.play_next() {});
         }
     });
-    let seconds = began.elapsed().as_secs_f64();
-    let simulated = simulated.into_inner() as f64 / 1e9;
-    let failed = failed.into_inner().expect("no panic");
-    println!(
-        "{seeds} seeds, {} violations, {} steps, {simulated:.0} s simulated in {seconds:.1} s: {:.0} x",
-        failed.len(),
-        steps.into_inner(),
-        simulated / seconds
+    search.report(began.elapsed())
+}
+
+/// Seeds that are played, and what came of them.
+struct Search {
+    seeds: Mutex<Box<dyn Iterator<Item = u64> + Send>>,
+    ends: Option<Instant>,
+    played: AtomicU64,
+    steps: AtomicU64,
+    /// Virtual time, in nanoseconds.
+    simulated: AtomicU64,
+    failed: Mutex<Vec<(u64, Violation)>>,
+    is_over: AtomicBool,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self {
+            seeds: Mutex::new(Box::new(std::iter::empty())),
+            ends: None,
+            played: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
+            simulated: AtomicU64::new(0),
+            failed: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Search {
+    /// Plays the next seed. Returns whether there was one.
+    fn play_next(&self) -> bool {
+        if self.ends.is_some_and(|ends| Instant::now() >= ends) {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        let next = self.seeds.lock().expect("nothing panics under it").next();
+        let Some(seed) = next.filter(|_| !self.is_over.load(Ordering::Relaxed)) else {
+            return false;
+        };
+        let scenario = draw::scenario(seed);
+        let ledger = run(&scenario);
+        self.played.fetch_add(1, Ordering::Relaxed);
+        self.steps.fetch_add(ledger.steps, Ordering::Relaxed);
+        self.simulated.fetch_add(scenario.lasts + scenario.rests, Ordering::Relaxed);
+        for violation in check::all(&scenario, &ledger) {
+            println!("seed {seed}: {violation}");
+            self.failed.lock().expect("nothing panics under it").push((seed, violation));
+        }
+        true
+    }
+
+    fn report(self, took: Duration) -> ExitCode {
+        let seconds = took.as_secs_f64();
+        let simulated = self.simulated.into_inner() as f64 / 1e9;
+        let failed = self.failed.into_inner().expect("nothing panicked");
+        println!(
+            "{} seeds, {} violations; {simulated:.0} s simulated in {seconds:.1} s: {:.0} s a second, \
+             {:.1} M steps",
+            self.played.into_inner(),
+            failed.len(),
+            simulated / seconds,
+            self.steps.into_inner() as f64 / 1e6,
+        );
+        let Some((seed, violation)) = failed.first() else { return ExitCode::SUCCESS };
+        println!("\nseed {seed} at commit {}; play it again: tollgate-sim --seed {seed}", commit());
+        println!("The smallest scenario like it:");
+        println!("{:#?}", shrink(&draw::scenario(*seed), violation.checker));
+        println!("Once it is fixed, keep the seed in crates/tollgate-sim/seeds.txt.");
+        ExitCode::FAILURE
+    }
+}
+
+/// What was built, as far as can be told.
+fn commit() -> String {
+    let git = Command::new("git").args(["describe", "--always", "--dirty"]).output();
+    let told = git.ok().filter(|output| output.status.success());
+    told.map_or_else(
+        || "unknown".into(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().into(),
+    )
+}
+
+fn utilisation() -> ExitCode {
+    let mut failed = false;
+    for case in check::utilisation::cases() {
+        let ledger = run(&case.scenario);
+        let used = check::utilisation::of(&case.scenario, &ledger);
+        let ideal = check::utilisation::of_one_bucket(&case.scenario).min(1.0);
+        let seconds = (case.scenario.lasts + case.scenario.rests) as f64 / 1e9;
+        let is_short = used < case.least * ideal;
+        failed |= is_short;
+        println!(
+            "{:<52} {:>6.2} %, one bucket {:>6.2} %, least {:>2.0} %{} {:>6.0} messages a second",
+            case.name,
+            used * 100.0,
+            ideal * 100.0,
+            case.least * 100.0,
+            if is_short { " SHORT" } else { "      " },
+            ledger.messages as f64 / seconds,
+        );
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+fn papers() -> ExitCode {
+    tollgate_sim::papers::all().for_each(|table| println!("{table}"));
+    ExitCode::SUCCESS
+}
+
+/// Takes each rule away that a schedule was written for, and plays it.
+#[cfg(tollgate_mutants)]
+fn mutants() -> ExitCode {
+    ExitCode::FAILURE
+}
+
+/// In this build no rule can be taken away.
+#[cfg(not(tollgate_mutants))]
+fn mutants() -> ExitCode {
+    eprintln!(
+        "no rule can be taken away in this build: RUSTFLAGS='--cfg tollgate_mutants' cargo run -p tollgate-sim mutants"
     );
-    ExitCode::from(u8::from(!failed.is_empty()))
+    ExitCode::from(2)
 }

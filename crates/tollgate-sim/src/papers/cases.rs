@@ -63,6 +63,7 @@ fn report(node: &mut Node, start: u64, sequence: u64, taken: u64, at: Nanos) -> 
         taken,
         returned: 0,
         refunded: 0,
+        refund_news: 0,
         refund_since: None,
         denied: 0,
         waiting: 0,

@@ -22,7 +22,7 @@ use crate::view::handover::{Handover, Sending};
 use crate::view::load::Load;
 use crate::view::owned::Owned;
 use crate::view::owner::{Owner, Reporter, Standing};
-use crate::view::tenure::{Charge, HANDOVER_MAX, Part, Tenure};
+use crate::view::tenure::{Charge, Part, Tenure};
 use crate::view::worker::{Act, Usage, View};
 use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, ViewLimit};
 
@@ -56,6 +56,8 @@ struct Entry {
     at: Option<Instant>,
     /// When the report was due that a busy owner refused: it keeps its turn.
     refused: Option<Instant>,
+    /// Whether its cell was told to go.
+    is_leaving: bool,
 }
 
 impl Node {
@@ -201,7 +203,7 @@ impl Node {
             self.outputs.push_back(Output::Permit { key, permit });
         }
         let owner = self.tenure.as_ref().and_then(|tenure| tenure.ring().owner(key));
-        self.views.insert(key, Entry { view, owner, at: None, refused: None });
+        self.views.insert(key, Entry { view, owner, at: None, refused: None, is_leaving: false });
     }
 
     fn handle_usage(&mut self, usage: &Usage, now: Instant) {
@@ -215,10 +217,17 @@ impl Node {
     }
 
     fn handle_evicted(&mut self, key: KeyId, gone: bool, now: Instant) {
+        // Another cell may have begun meanwhile.
+        let Some(entry) = self.views.get_mut(&key).filter(|entry| entry.is_leaving) else { return };
         if gone {
             self.views.remove(&key);
-        } else {
-            self.schedule(key, now);
+            return;
+        }
+        entry.is_leaving = false;
+        let at = now.saturating_add(self.options.times.sync_interval);
+        if let (Some(owner), None) = (entry.owner, entry.at) {
+            entry.at = Some(at);
+            self.pipeline.schedule(owner, key, at);
         }
     }
 
@@ -326,24 +335,17 @@ impl Node {
 
     /// An old owner hands keys over.
     fn handle_handover(&mut self, from: NodeId, handover: &Handover, now: Instant) {
-        // A key whose limit is not known here yet has no level; it comes again.
-        let is_known =
-            |key: &crate::view::handover::HandedKey| self.rules.limit(key.limit).is_some();
-        if !handover.keys.iter().all(is_known) {
-            return;
-        }
         let Some(tenure) = &mut self.tenure else { return };
-        let part = tenure.handle_part(from, handover, now);
+        let part = tenure.handle_part(from, handover, &self.options.times, now);
         if part == Part::Early {
             return;
         }
         if part == Part::New {
             for handed in &handover.keys {
-                let Some(limit) = self.rules.limit(handed.limit) else { continue };
                 if !tenure.was_of(handed.key, from) {
                     continue;
                 }
-                let owned = Owned::received(handed, limit, &self.options.times, now);
+                let owned = Owned::received(handed, &self.options.times, now);
                 if self.owner.put(handed.key, owned, now).is_err() {
                     tenure.distrust(from, &self.options.times, now);
                     self.outputs.push_back(Output::Event(Event::Full));
@@ -365,10 +367,10 @@ impl Node {
     ) {
         let is_new_life = start != self.start;
         self.start = start;
-        let times = &self.options.times;
+        let times = self.options.times;
         match &mut self.tenure {
             None => {
-                let tenure = Tenure::new(self.me, change, age, is_restart, times, now);
+                let tenure = Tenure::new(self.me, change, age, is_restart, &times, now);
                 self.tenure = Some(tenure);
             }
             Some(tenure) if change.ring.epoch() <= tenure.epoch() => return,
@@ -377,26 +379,27 @@ impl Node {
                 let is_cut_off = change.previous.epoch() != tenure.epoch()
                     || change.lost.contains(&self.me)
                     || is_new_life;
-                let began = tenure.adopt(change, is_cut_off, times, now);
+                let began = tenure.adopt(change, is_cut_off, &times, now);
                 let keys = if is_cut_off {
                     self.owner.take(|_| true).len() as u64
                 } else {
                     self.hand_over(began, now)
                 };
                 // Nobody waits longer for what it hands over.
-                if keys > 0 && (is_cut_off || age >= HANDOVER_MAX) {
+                if keys > 0 && (is_cut_off || age >= times.handover_max()) {
                     let event = Event::Overlap { lasted: age, keys };
                     self.outputs.push_back(Output::Event(event));
                 }
             }
         }
         self.pipeline.clear();
+        self.owner.forget_pushes();
         let epoch = self.ring_epoch();
         let mut keys: Vec<KeyId> = self.views.keys().copied().collect();
         keys.sort_unstable();
         for key in keys {
             if let Some(entry) = self.views.get_mut(&key) {
-                entry.view.handle_ring(epoch);
+                entry.view.handle_ring(epoch, start);
                 entry.owner = self.tenure.as_ref().and_then(|tenure| tenure.ring().owner(key));
                 (entry.at, entry.refused) = (None, None);
             }
@@ -417,7 +420,7 @@ impl Node {
                 by_heir.entry(heir).or_default().push((key, owned));
             }
         }
-        let until = now.saturating_add(HANDOVER_MAX);
+        let until = now.saturating_add(self.options.times.handover_max());
         self.sending.start(ring.epoch(), began, by_heir, until, now);
         count
     }
@@ -451,7 +454,8 @@ impl Node {
         for (_, key) in &keys {
             let Some(entry) = self.views.get_mut(key) else { continue };
             (entry.at, entry.refused) = (None, None);
-            match entry.view.act(&times, now) {
+            let is_known = self.rules.limit(entry.view.limit).is_some();
+            match entry.view.act(is_known, &times, now) {
                 Act::Report => {
                     let limit = self.rules.limit(entry.view.limit);
                     let generation = limit.map_or(0, |limit| limit.generation);
@@ -464,6 +468,7 @@ impl Node {
                 }
                 Act::Forget => {
                     let taken = entry.view.taken();
+                    entry.is_leaving = true;
                     self.outputs.push_back(Output::Evict { key: *key, taken });
                 }
                 Act::Wait => self.schedule(*key, now),

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::key::KeyId;
+use crate::rate::Rate;
 use crate::ring::{NodeId, RingEpoch};
 use crate::time::Instant;
 use crate::view::meter::Meter;
 use crate::view::owned::Owned;
 use crate::view::record::Record;
-use crate::view::{CellEpoch, FleetLimitId, ViewLimit, ViewTimes};
+use crate::view::{CellEpoch, FleetLimitId, ViewTimes};
 
 /// One part of what an old owner hands to a new one.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +41,10 @@ pub struct HandedKey {
     pub limit: FleetLimitId,
     /// The limit's generation at the sender.
     pub generation: u64,
+    /// Its rate there.
+    pub rate: Rate,
+    /// Its burst there.
+    pub burst: u64,
     /// The level in whole units, rounded up.
     pub level: u64,
     /// What is left of the time in which nothing is granted.
@@ -170,6 +175,8 @@ impl Owned {
             key,
             limit: self.limit,
             generation: self.generation,
+            rate: self.meter.rate(),
+            burst: self.meter.burst(),
             level: self.meter.level(),
             hold_left: self.held_until.saturating_since(now),
             records,
@@ -177,19 +184,14 @@ impl Owned {
     }
 
     /// A key as its new owner has it: nothing leaks for the time on the way, and permissions live
-    /// as long as they may on any clock.
-    pub(crate) fn received(
-        handed: &HandedKey,
-        limit: &ViewLimit,
-        times: &ViewTimes,
-        now: Instant,
-    ) -> Self {
+    /// as long as they may on any clock. Its limit is the old owner's until it is next met here.
+    pub(crate) fn received(handed: &HandedKey, times: &ViewTimes, now: Instant) -> Self {
         let held_until = now.saturating_add(times.widened(handed.hold_left));
-        let mut meter = Meter::with_level(limit.rate, limit.burst, handed.level, now);
+        let mut meter = Meter::with_level(handed.rate, handed.burst, handed.level, now);
         if !crate::mutant::lacks("handed_hold") {
             meter.hold(held_until);
         }
-        let mut owned = Self::with_meter(handed.limit, limit.generation, meter, held_until);
+        let mut owned = Self::with_meter(handed.limit, handed.generation, meter, held_until);
         for record in &handed.records {
             let mut received = Record::handed_over(record, times, now);
             if crate::mutant::lacks("handed_outstanding") {

@@ -113,6 +113,8 @@ pub struct Report {
     pub returned: u64,
     /// Units given back after they were spent.
     pub refunded: u64,
+    /// How many of those no owner is known to have heard of.
+    pub refund_news: u64,
     /// An instant before the oldest charge of the refunds that may be news to the owner; `None` if no
     /// owner's clock tells it. Of another owner's clock it says nothing.
     pub refund_since: Option<Stamp>,
@@ -133,7 +135,7 @@ pub struct Snapshot {
     pub key: KeyId,
     /// The life of the worker's cell.
     pub cell_epoch: CellEpoch,
-    /// Rises with each snapshot of the key in one owner epoch.
+    /// Rises with each snapshot of its owner.
     pub version: u64,
     /// The report that it stands on.
     pub ack_sequence: u64,
@@ -162,6 +164,9 @@ pub struct ViewTimes {
     pub sync_interval: Duration,
     /// The longest that any permission lives. Typically 400 ms.
     pub ttl_max: Duration,
+    /// After how much silence the coordinator takes a node for lost. Typically 1.7 s; as in
+    /// [`SessionOptions`](crate::coordinator::SessionOptions), and so are `ttl_max` and `drift_ppm`.
+    pub session_timeout: Duration,
     /// The bound on each clock's rate error, in parts per million. Typically 500.
     pub drift_ppm: u32,
 }
@@ -171,20 +176,28 @@ impl Default for ViewTimes {
         Self {
             sync_interval: Duration::from_millis(5),
             ttl_max: Duration::from_millis(400),
+            session_timeout: Duration::from_millis(1_700),
             drift_ppm: 500,
         }
     }
 }
 
 impl ViewTimes {
-    /// A duration on another node's clock, as long as it may be on this one's: × (1 + 2ρ).
+    /// A duration on another node's clock, as long as it may be on this one's:
+    /// × (1 + ρ) / (1 - ρ), which is 1 + 2ρ and a little more.
     pub(crate) fn widened(&self, span: Duration) -> Duration {
         if lacks("drift") {
             return span;
         }
-        let more =
-            span.as_nanos().saturating_mul(2 * u128::from(self.drift_ppm)).div_ceil(1_000_000);
+        let ppm = u128::from(self.drift_ppm.min(DRIFT_PPM_MAX));
+        let more = span.as_nanos().saturating_mul(2 * ppm).div_ceil(1_000_000 - ppm);
         span.saturating_add(Duration::from_nanos(u64::try_from(more).unwrap_or(u64::MAX)))
+    }
+
+    /// How long a handover is waited for: longer than an owner that has not heard of the change may
+    /// let permissions live, if it does not serve alone.
+    pub(crate) fn handover_max(&self) -> Duration {
+        self.widened(self.session_timeout.saturating_add(self.ttl_max)) + HANDOVER_MARGIN
     }
 
     /// The longest time between reports of a key.
@@ -193,5 +206,9 @@ impl ViewTimes {
     }
 }
 
+/// As for sessions.
+const DRIFT_PPM_MAX: u32 = 100_000;
+/// For the way of what tells of a change.
+const HANDOVER_MARGIN: Duration = Duration::from_millis(400);
 /// A permission lives for so many cadences.
 pub(crate) const TTL_CADENCES: u32 = 4;

@@ -182,6 +182,11 @@ impl Owner {
         self.pushes.pop_first()
     }
 
+    /// Forgets snapshots that were to be sent: they were made under another ring.
+    pub(crate) fn forget_pushes(&mut self) {
+        self.pushes.clear();
+    }
+
     /// When something is due next.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         self.agenda.peek().map(|Reverse((at, ..))| *at)

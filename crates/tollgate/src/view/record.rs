@@ -152,7 +152,8 @@ impl Record {
         self.sequence = report.sequence;
         let taken = report.taken.min(POSITIONS_MAX).max(self.acked);
         let returned = report.returned.saturating_sub(self.returned);
-        let refunded = report.refunded.saturating_sub(self.refunded);
+        // A record that a late repetition has brought back knows less than was told.
+        let refunded = report.refunded.saturating_sub(self.refunded).min(report.refund_news);
         // Positions below the floor are in the level already.
         let known = self.acked.max(self.floor);
         let fresh = taken.saturating_sub(known);

@@ -64,7 +64,7 @@ pub(super) fn part(room: u64, demand: f64, of: f64) -> u64 {
     if of <= 0.0 {
         return room;
     }
-    (room as f64 * (demand / of).clamp(0.0, 1.0)) as u64
+    ((room as f64 * (demand / of).clamp(0.0, 1.0)) as u64).min(room)
 }
 
 /// Below each pressure, so many sync intervals.

@@ -36,6 +36,9 @@ pub(crate) struct Tenure {
     own: Instant,
     /// Of keys that were another's, by that other.
     from: BTreeMap<NodeId, Since>,
+    /// Until when a planned change may be unknown to an owner before it: whoever is lost by then may
+    /// have waited for that owner.
+    unsettled_until: Instant,
 }
 
 /// Since when this node is in charge of another's keys.
@@ -72,16 +75,19 @@ impl Tenure {
         times: &ViewTimes,
         now: Instant,
     ) -> Self {
-        let hold = times.widened(times.ttl_max).max(HANDOVER_MAX.saturating_sub(age));
+        let unsettled =
+            times.handover_max().saturating_sub(if is_restart { age } else { Duration::ZERO });
+        let hold = times.widened(times.ttl_max).max(unsettled);
         let held = if lacks("restart_hold") { now } else { now.saturating_add(hold) };
         let own = if is_restart { held } else { now };
-        let mut tenure = Self { me, change, own, from: BTreeMap::new() };
+        let unsettled_until = now.saturating_add(unsettled);
+        let mut tenure = Self { me, change, own, from: BTreeMap::new(), unsettled_until };
         if is_restart {
             for member in tenure.change.previous.members() {
                 tenure.from.insert(member.node, Since::At(held));
             }
         } else {
-            tenure.await_others(now);
+            tenure.await_others(times, now);
         }
         tenure
     }
@@ -105,22 +111,30 @@ impl Tenure {
         };
         let began = self.from.values().map(began_of).fold(self.own, Instant::max);
         // Whoever was in charge meanwhile may not have heard of this change yet.
-        let late = hold.max(now.saturating_add(HANDOVER_MAX));
+        let late = hold.max(now.saturating_add(times.handover_max()));
         let forgets = is_cut_off && !lacks("cut_off_hold");
         self.own = if forgets { began.max(late) } else { began };
         self.change = change;
         self.from.clear();
-        self.await_others(now);
+        self.await_others(times, now);
         began
     }
 
-    fn await_others(&mut self, now: Instant) {
+    fn await_others(&mut self, times: &ViewTimes, now: Instant) {
         let RingChange { ring, previous, lost } = &self.change;
+        let until = now.saturating_add(times.handover_max());
+        let alone = if lacks("lost_heir") { now } else { now.max(self.unsettled_until) };
+        let is_lost = |node: NodeId| lost.contains(&node);
+        let moves = |node: NodeId| weight(ring, node) != weight(previous, node);
+        let nodes = ring.members().iter().chain(previous.members()).map(|member| member.node);
+        if nodes.into_iter().any(|node| moves(node) && !is_lost(node)) {
+            self.unsettled_until = until;
+        }
         for member in previous.members().iter().filter(|member| member.node != self.me) {
             let since = if lost.contains(&member.node) {
-                Since::At(now)
+                Since::At(alone)
             } else if gains(self.me, member.node, ring, previous) {
-                Since::Awaited { until: now.saturating_add(HANDOVER_MAX), seen: BTreeSet::new() }
+                Since::Awaited { until, seen: BTreeSet::new() }
             } else {
                 continue;
             };
@@ -155,6 +169,7 @@ impl Tenure {
         &mut self,
         from: NodeId,
         part: &super::handover::Handover,
+        times: &ViewTimes,
         now: Instant,
     ) -> Part {
         if part.ring_epoch > self.epoch() {
@@ -170,7 +185,7 @@ impl Tenure {
             return Part::Known;
         }
         if seen.len() as u64 >= u64::from(part.parts) || lacks("handover_count") {
-            let began = now.saturating_add(part.hold_left);
+            let began = now.saturating_add(times.widened(part.hold_left));
             let began = Instant::from_nanos(
                 began.as_nanos().saturating_sub(duration_nanos(part.tenure_age)),
             );
@@ -230,17 +245,14 @@ impl Tenure {
 /// Whether `to` may own keys that `from` owned in the ring before: with rendezvous hashing only if
 /// one of them was not, or is not, a member, or weights have changed.
 fn gains(to: NodeId, from: NodeId, ring: &Ring, previous: &Ring) -> bool {
-    let weight = |ring: &Ring, node| {
-        ring.members().iter().find(|member| member.node == node).map(|member| member.weight)
-    };
     previous.contains(from)
         && [from, to].iter().any(|node| weight(ring, *node) != weight(previous, *node))
+}
+
+fn weight(ring: &Ring, node: NodeId) -> Option<u32> {
+    ring.members().iter().find(|member| member.node == node).map(|member| member.weight)
 }
 
 fn duration_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
-
-/// How long a handover is waited for: longer than a node that has lost its coordinator goes on
-/// granting.
-pub(crate) const HANDOVER_MAX: Duration = Duration::from_millis(2_500);

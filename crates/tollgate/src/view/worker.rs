@@ -41,6 +41,8 @@ pub(crate) struct View {
     denied: u64,
     waiting: u64,
     refused: u64,
+    /// Of the refunds, those of which an owner has heard.
+    refunds_known: u64,
     /// If there are refunds of which the owner is not known to have heard.
     refunds: Option<Refunds>,
     floor: u64,
@@ -122,6 +124,7 @@ impl View {
             denied: 0,
             waiting: 0,
             refused: 0,
+            refunds_known: 0,
             refunds: None,
             floor: base,
             ceiling: base,
@@ -230,8 +233,11 @@ impl View {
         self.cadence = snapshot.cadence.max(times.sync_interval).min(times.cadence_max());
         self.acked_sequence = self.acked_sequence.max(snapshot.ack_sequence);
         // What the acknowledged report told of refunds is known.
-        if self.is_heard() && self.told.refunded == self.refunded {
-            self.refunds = None;
+        if self.is_heard() && self.told.refunded != u64::MAX {
+            self.refunds_known = self.told.refunded;
+            if self.refunds_known == self.refunded {
+                self.refunds = None;
+            }
         }
         let is_known = limit.is_some_and(|limit| limit.generation == snapshot.generation);
         if !is_known && !lacks("generation") {
@@ -240,10 +246,8 @@ impl View {
         // A permission whose time is over was taken for spent by its owner.
         let expired = if now >= self.deadline { self.ceiling } else { 0 };
         let old = (self.floor, self.ceiling, self.deadline);
+        let expired = if lacks("expired_returns") { 0 } else { expired };
         self.floor = self.floor.max(snapshot.floor).max(expired);
-        if lacks("expired_returns") {
-            self.floor = self.floor.max(snapshot.floor);
-        }
         if lacks("floor_is_taken") {
             self.floor = old.0;
         }
@@ -280,7 +284,11 @@ impl View {
 
     /// The ring has changed. What is spent from now on is this ring's owner's business, and what an
     /// owner before has not acknowledged is told again: it may have handed the key over.
-    pub(crate) fn handle_ring(&mut self, ring_epoch: RingEpoch) {
+    pub(crate) fn handle_ring(&mut self, ring_epoch: RingEpoch, start: u64) {
+        // Nobody has heard of a cell that began before the first ring.
+        if self.sequence == 0 {
+            self.cell_epoch.start = start;
+        }
         let is_settled = self.is_heard() && self.told == self.totals() && !self.holds();
         self.ring_epoch = ring_epoch;
         self.base = self.taken;
@@ -304,6 +312,7 @@ impl View {
             taken: self.taken,
             returned: self.returned,
             refunded: self.refunded,
+            refund_news: self.refunded - self.refunds_known,
             refund_since: self.refunds.and_then(|refunds| refunds.since),
             denied: self.denied,
             waiting,
@@ -312,8 +321,13 @@ impl View {
         }
     }
 
-    /// What is to be done now, when its time has come.
-    pub(crate) fn act(&mut self, times: &ViewTimes, now: Instant) -> Act {
+    /// What is to be done now, when its time has come. `is_known` says whether its limit is.
+    pub(crate) fn act(&mut self, is_known: bool, times: &ViewTimes, now: Instant) -> Act {
+        let rested = now.saturating_since(self.used_at) >= FORGET_AFTER;
+        if !is_known && rested && !self.holds() {
+            // Its limit is gone, and may be gone where it is owned: nobody may answer any more.
+            return Act::Forget;
+        }
         if self.is_renewed(times, now) {
             return Act::Report;
         }
@@ -324,7 +338,6 @@ impl View {
         if self.is_dirty(times, now) {
             return Act::Report;
         }
-        let rested = now.saturating_since(self.used_at) >= FORGET_AFTER;
         if rested && !self.holds() && self.refunds.is_none() {
             return Act::Forget;
         }
