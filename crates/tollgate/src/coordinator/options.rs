@@ -85,7 +85,7 @@ impl SessionOptions {
     /// What no other clock reads as less than `duration`, however both drift.
     fn widened(&self, duration: Duration) -> Duration {
         let (slow, mut fast) = self.rates();
-        if crate::mutant::lacks("drift_ignored") {
+        if crate::mutant::lacks("wait_not_widened") {
             fast = slow;
         }
         let nanos = (duration.as_nanos() * fast).div_ceil(slow);
@@ -95,7 +95,10 @@ impl SessionOptions {
 
     /// What no other clock reads as more than `duration`, however both drift.
     fn shrunk(&self, duration: Duration) -> Duration {
-        let (slow, fast) = self.rates();
+        let (slow, mut fast) = self.rates();
+        if crate::mutant::lacks("lease_not_shrunk") {
+            fast = slow;
+        }
         Duration::from_nanos((duration.as_nanos() * slow / fast) as u64)
     }
 

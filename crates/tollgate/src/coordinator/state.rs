@@ -57,7 +57,7 @@ pub(super) struct Seat {
 
 impl State {
     /// The most members of a fleet.
-    pub const MEMBERS_MAX: usize = 1_000;
+    pub const MEMBERS_MAX: usize = Ring::MEMBERS_MAX;
 
     /// Applies the next command of the log.
     ///

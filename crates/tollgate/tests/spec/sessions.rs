@@ -5,7 +5,6 @@
 //! it late, replicas sleep.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -52,6 +51,8 @@ enum Fault {
     Lead(usize, u64, u64),
     /// A replica does nothing for so many ms.
     Sleep(usize, u64),
+    /// Every message is lost from now on, and no connection closes.
+    Mute,
 }
 
 #[derive(Debug, Clone)]
@@ -245,6 +246,7 @@ impl World {
                 let replica = 1 - replica;
                 self.add(self.time + (late + later) * MS, Step::Follows { replica, term });
             }
+            Fault::Mute => self.plan.lost_percent = 100,
             Fault::Sleep(replica, ms) => {
                 let awake_at = &mut self.replicas[replica].awake_at;
                 *awake_at = (*awake_at).max(self.time + ms * MS);
@@ -321,6 +323,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         2 => (0..2_usize, 0..100_u64, 0..1_000_u64)
             .prop_map(|(replica, late, later)| Fault::Lead(replica, late, later)),
         1 => (0..2_usize, 0..3_000_u64).prop_map(|(replica, ms)| Fault::Sleep(replica, ms)),
+        1 => Just(Fault::Mute),
     ]
 }
 
@@ -349,13 +352,13 @@ fn an_owner_that_denies_stops_before_its_loss_is_proposed_whoever_drifts() {
     // The slowest node and the fastest coordinator, and the other way round; a close, and silence.
     let (slow, fast) = (900_000, 1_100_000);
     let close = vec![(3_000, Fault::Close(1, 0)), (0, Fault::Close(0, 0))];
-    let silence = vec![];
+    let silence = vec![(3_000, Fault::Mute)];
     for (node, coordinator) in [(slow, fast), (fast, slow)] {
-        for (faults, lost_percent) in [(close.clone(), 0), (silence.clone(), 100)] {
+        for faults in [close.clone(), silence.clone()] {
             let drifting = |rate| Drifting { offset: 5, rate };
             let replicas = [drifting(coordinator); 2];
             let node = drifting(node);
-            let plan = Plan { node, replicas, faults, late_ms_max: 0, lost_percent, seed: 1 };
+            let plan = Plan { node, replicas, faults, late_ms_max: 0, lost_percent: 0, seed: 1 };
             assert!(World::new(plan, options(100_000, OnCoordinatorLoss::Deny)).run());
         }
     }
@@ -416,14 +419,21 @@ proptest! {
 }
 
 #[test]
-fn the_wait_after_a_close_is_ttl_max_widened_by_both_clocks() {
-    let ms = Duration::from_millis;
-    let mut sessions = Sessions::new(options(500, OnCoordinatorLoss::Serve)).expect("sound");
-    sessions.handle(Event::Members(vec![(NODE, START)]), Instant::ZERO);
-    sessions.handle(Event::Leads { term: 1 }, Instant::ZERO);
-    sessions.handle(Event::Closed { node: NODE, start: START, connection: 1 }, Instant::ZERO);
-    let Some(Action::Timeout(lost_at)) = sessions.poll() else { panic!("no wait") };
-    let wait = lost_at.saturating_since(Instant::ZERO);
-    assert!(wait > ms(400) + ms(400) * 2 * 500 / 1_000_000);
-    assert!(wait < ms(401));
+fn what_a_dead_owner_permitted_has_expired_by_the_slowest_clock_when_it_is_lost() {
+    for drift_ppm in [0, 500, 100_000] {
+        let options = options(drift_ppm, OnCoordinatorLoss::Serve);
+        let mut sessions = Sessions::new(options).expect("sound");
+        sessions.handle(Event::Members(vec![(NODE, START)]), Instant::ZERO);
+        sessions.handle(Event::Leads { term: 1 }, Instant::ZERO);
+        // It granted for ttl_max and died, both just now.
+        sessions.handle(Event::Closed { node: NODE, start: START, connection: 1 }, Instant::ZERO);
+        let Some(Action::Timeout(lost_at)) = sessions.poll() else { panic!("no wait") };
+        let (drift, offset) = (u64::from(drift_ppm), 0);
+        let coordinator = Drifting { offset, rate: 1_000_000 + drift };
+        let worker = Drifting { offset, rate: 1_000_000 - drift };
+        let lost_at = coordinator.time_of(lost_at);
+        assert!(worker.read(lost_at).as_nanos() >= 400 * MS, "{drift_ppm}");
+        // And it waits no longer than that takes.
+        assert!(worker.read(lost_at).as_nanos() <= 400 * MS + 2, "{drift_ppm}");
+    }
 }
