@@ -92,7 +92,7 @@ pub enum Action {
 /// sessions.handle(Event::Closed { node, start, connection }, at(1_000));
 /// // ttl_max by whichever of two clocks that are 500 ppm off.
 /// let Some(Action::Timeout(lost_at)) = sessions.poll() else { panic!() };
-/// assert_eq!(lost_at.as_nanos(), 1_400_400_201);
+/// assert_eq!(lost_at.as_nanos(), 1_400_400_202);
 /// sessions.handle(Event::Timeout, lost_at);
 /// assert!(matches!(sessions.poll(), Some(Action::Propose { .. })));
 /// # Ok::<(), tollgate::coordinator::SessionOptionsError>(())
