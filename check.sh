@@ -23,14 +23,19 @@ library_and_daemon() {
     --target-dir target/mutants "$@"
 }
 
-# Builds tests once for all mutants, and nothing anew that they stand on; each run of them says
+simulator() {
+  CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=1 \
+    cargo build --quiet --locked -p tollgate-sim --bin tollgate-sim --target-dir target/mutants "$@"
+}
+
+# Builds what is tested once for all mutants, and nothing anew that they stand on; each run of them says
 # which rule it lacks. Prints what was built and where: "tollgate path", "spec path".
 with_mutants() {
   local wrapper=target/mutants/rustc.sh
   mkdir -p target/mutants
   printf '#!/bin/sh\nexec "$@" --cfg tollgate_mutants\n' > "$wrapper"
   chmod +x "$wrapper"
-  RUSTC_WORKSPACE_WRAPPER=$PWD/$wrapper "$@" --no-run --message-format=json-render-diagnostics |
+  RUSTC_WORKSPACE_WRAPPER=$PWD/$wrapper "$@" --message-format=json-render-diagnostics |
     sed -n 's/.*"executable":"\([^"]*\/\([a-z]*\)-[^"]*\)".*/\2 \1/p'
 }
 
@@ -52,11 +57,21 @@ lacking() {
   )
 }
 
+# The schedules of a fleet, each without the rule that it was written for.
+fleet_mutants() {
+  with_mutants simulator > /dev/null
+  target/mutants/debug/tollgate-sim mutants > target/mutants.log || {
+    grep -B 1 -A 1 -e SURVIVES -e fails target/mutants.log
+    return 1
+  }
+  grep -c '^    ' target/mutants.log | sed 's/$/ rules of a fleet are missed when they are gone/'
+}
+
 mutants() {
   local list=crates/tollgate/tests/mutants.txt log=target/mutants.log name target test tests
   mkdir -p target/mutants
-  with_mutants library_and_daemon > target/mutants/built
-  with_mutants loom | sed 's/^tollgate /loom /' >> target/mutants/built
+  with_mutants library_and_daemon --no-run > target/mutants/built
+  with_mutants loom --no-run | sed 's/^tollgate /loom /' >> target/mutants/built
   # What fails with every rule in place catches nothing.
   for target in lib spec loom daemon; do
     mapfile -t tests < <(awk -v target="$target" '$1 != "#" && $2 == target { print $3 }' "$list")
@@ -118,7 +133,7 @@ step documentation; RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --wor
 step dependencies; deny
 if [ "$full" = yes ]; then
   step loom; loom loom_
-  step mutants; mutants
+  step mutants; mutants; fleet_mutants
   step fuzz; fuzz
   step clients; e2e/run
 fi

@@ -1,7 +1,8 @@
 //! A fleet in virtual time: the product's own state machines, one seed, all that can go wrong, and
 //! a checker for each promise.
 //!
-//! [`run`] plays a [`scenario`], and [`check`] judges what happened. [`plan`] is arithmetic: from a
+//! [`run`] plays a [`scenario`], and [`check`] judges what happened; [`directed`] has schedules that
+//! chance seldom finds. [`plan`] is arithmetic: from a
 //! limit and a fleet to what is promised and what it costs. [`plot`] draws charts and puts them on
 //! one page, and [`show`] does so with a run. Nothing here opens a file, a socket or a clock.
 
@@ -16,6 +17,7 @@ mod machine;
 mod control;
 mod cluster;
 pub mod check;
+pub mod directed;
 pub mod draw;
 mod shrink;
 pub mod show;

@@ -3,7 +3,7 @@
 use tollgate::{Event, Rate};
 use tollgate_sim::check::{self, utilisation};
 use tollgate_sim::ledger::Ledger;
-use tollgate_sim::scenario::{Demand, Fault, MS, SECOND, Scenario, Shape, SimLimit};
+use tollgate_sim::scenario::{Demand, Fault, MS, SECOND, Scenario, SimLimit};
 use tollgate_sim::{owner_among, run};
 
 fn fleet(seed: u64, nodes: u32, burst: u64) -> Scenario {
@@ -28,45 +28,6 @@ fn holds(scenario: &Scenario) -> Ledger {
     let violations = check::all(scenario, &ledger);
     assert!(violations.is_empty(), "seed {}: {violations:?} {:?}", scenario.seed, ledger.events);
     ledger
-}
-
-/// Y crashed, and nobody knows yet; X leaves as planned, and Y is its heir; Y is lost, and Z is in
-/// charge while X's permissions live.
-#[test]
-fn whoever_follows_a_lost_heir_waits_for_its_predecessors_permissions() {
-    for seed in 0..40 {
-        let mut scenario = fleet(seed, 4, 50);
-        (scenario.lasts, scenario.rests) = (4 * SECOND, 0);
-        scenario.limits[0].local_cap = Some(50);
-        let [x, y, z] = [0, 1, 2];
-        let key = key_of(&[x, y, z], 4);
-        let leaves = 1_500 * MS;
-        let each = Demand { key, nodes: vec![3], ..scenario.demands[0].clone() };
-        let burst = |node, at| Demand {
-            nodes: vec![node],
-            from: at,
-            until: at + MS,
-            per_second: 100.0,
-            shape: Shape::Bursts(100),
-            ..each.clone()
-        };
-        let then = leaves + 80 * MS + seed % 20 * 2 * MS;
-        let trickle = Demand {
-            per_second: 20.0,
-            from: leaves - 400 * MS,
-            until: leaves + 400 * MS,
-            shape: Shape::Even,
-            ..each.clone()
-        };
-        let bursts = [(3, leaves - 200 * MS), (3, then + 22 * MS), (2, then), (2, then + 20 * MS)];
-        scenario.demands = bursts.map(|(node, at)| burst(node, at)).into();
-        scenario.demands.push(trickle);
-        scenario.faults = vec![
-            (leaves - 380 * MS, Fault::Crash { node: y, back_after: None }),
-            (leaves, Fault::Stop { node: x, back_after: None }),
-        ];
-        holds(&scenario);
-    }
 }
 
 /// X is silent and goes on for its lease; Y is back, and waits for X.

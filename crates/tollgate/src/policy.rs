@@ -21,7 +21,7 @@ impl FleetRules {
     /// Puts a newer revision in force. An older one changes nothing. Returns whether it was newer.
     pub(crate) fn adopt(&mut self, rules: Self) -> bool {
         let is_newer = rules.revision > self.revision;
-        if is_newer || lacks("rules_forward") {
+        if is_newer {
             let known = std::mem::replace(self, rules);
             if lacks("removed_limit_goes") {
                 for (id, limit) in known.limits {

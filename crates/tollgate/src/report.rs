@@ -25,6 +25,8 @@ struct Lane {
     unanswered: VecDeque<(u64, Instant)>,
     /// The last of them, unless it was answered.
     under_way: Option<UnderWay>,
+    /// Batches since the last answer.
+    in_vain: u32,
     /// No batch before this.
     rests_until: Instant,
     /// The time there and back: an average, and at first nothing.
@@ -85,6 +87,7 @@ impl Pipeline {
         let (batch, gap) = (self.batches, self.sync_interval / 2);
         let lane = self.lane(owner);
         lane.under_way = Some(UnderWay { batch, sent_at: now, keys });
+        lane.in_vain = lane.in_vain.saturating_add(1);
         lane.unanswered.push_back((batch, now));
         if lane.unanswered.len() > UNANSWERED_MAX {
             lane.unanswered.pop_front();
@@ -105,6 +108,7 @@ impl Pipeline {
         let keys = under_way.map(|under_way| under_way.keys).unwrap_or_default();
         let place = lane.unanswered.iter().position(|(unanswered, _)| *unanswered == batch);
         let Some(place) = place else { return keys };
+        lane.in_vain = 0;
         let Some((_, sent_at)) = lane.unanswered.drain(..=place).next_back() else { return keys };
         let took = now.saturating_since(sent_at);
         lane.round_trip =
@@ -142,6 +146,7 @@ impl Pipeline {
             due: BTreeSet::new(),
             unanswered: VecDeque::new(),
             under_way: None,
+            in_vain: 0,
             rests_until: Instant::ZERO,
             round_trip: Duration::ZERO,
         })
@@ -153,10 +158,11 @@ impl Lane {
     fn ready_at(&self, sync_interval: Duration) -> Option<Instant> {
         let (first, _) = self.due.first()?;
         let given_up = |under_way: &UnderWay| {
-            // Twice as long each time, as long as it is not known how far away the owner is.
-            let tries = if self.round_trip.is_zero() { self.unanswered.len() as u32 } else { 1 };
-            let first = sync_interval.saturating_mul(1 << tries.min(16));
-            let patience = (self.round_trip * 3).max(first).min(PATIENCE_MAX);
+            // Longer and longer, as long as it is not known how far away the owner is: its answers
+            // may come later than so many batches are remembered.
+            let tries = if self.round_trip.is_zero() { self.in_vain as usize } else { 0 };
+            let least = sync_interval.saturating_mul(2 << (tries / UNANSWERED_MAX).min(8));
+            let patience = (self.round_trip * 3).max(least).min(PATIENCE_MAX);
             under_way.sent_at.saturating_add(patience)
         };
         let free = self.under_way.as_ref().map_or(Instant::ZERO, given_up);

@@ -146,7 +146,7 @@ fn an_owner_that_dies_in_the_middle_of_a_window_gives_no_second_burst() {
         assert!(excess(&scenario, &ledger) <= 0.0, "seed {seed}");
         // About 80 are used; then what three workers held at most, and the rate.
         let used = admitted(&ledger, BEGINS, GOES);
-        assert!((60..=100).contains(&used), "seed {seed}: {used}");
+        assert!((50..=110).contains(&used), "seed {seed}: {used}");
         let later = admitted(&ledger, GOES, BEGINS + 60 * SECOND);
         assert!(later <= 3 * 5 + 84, "seed {seed}: {later}");
         assert!(later >= 70, "seed {seed}: {later}");

@@ -171,7 +171,8 @@ impl Node {
 
     fn notice_pause(&mut self, now: Instant) {
         let late = now.saturating_since(self.expected);
-        if late >= self.options.times.sync_interval * PAUSE_INTERVALS {
+        let least = self.options.times.sync_interval * PAUSE_INTERVALS;
+        if late >= least && !lacks("pause_is_counted") {
             self.outputs.push_back(Output::Event(Event::Paused { lasted: late }));
         }
     }
@@ -380,13 +381,14 @@ impl Node {
                     || change.lost.contains(&self.me)
                     || is_new_life;
                 let began = tenure.adopt(change, is_cut_off, &times, now);
-                let keys = if is_cut_off {
+                let keys = if is_cut_off && !lacks("missed_ring_forgets") {
                     self.owner.take(|_| true).len() as u64
                 } else {
                     self.hand_over(began, now)
                 };
                 // Nobody waits longer for what it hands over.
-                if keys > 0 && (is_cut_off || age >= times.handover_max()) {
+                let is_late = is_cut_off || age >= times.handover_max();
+                if keys > 0 && is_late && !lacks("overlap_is_counted") {
                     let event = Event::Overlap { lasted: age, keys };
                     self.outputs.push_back(Output::Event(event));
                 }

@@ -188,7 +188,7 @@ impl Owned {
     pub(crate) fn received(handed: &HandedKey, times: &ViewTimes, now: Instant) -> Self {
         let held_until = now.saturating_add(times.widened(handed.hold_left));
         let mut meter = Meter::with_level(handed.rate, handed.burst, handed.level, now);
-        if !crate::mutant::lacks("handed_hold") {
+        if !crate::mutant::lacks("handed_key_hold") {
             meter.hold(held_until);
         }
         let mut owned = Self::with_meter(handed.limit, handed.generation, meter, held_until);

@@ -30,9 +30,9 @@ impl Meter {
     pub(super) fn unknown(rate: Rate, burst: u64, began: Instant, now: Instant) -> Self {
         let mut meter = Self::with_level(rate, burst, 0, now.max(began));
         meter.level = u128::from(burst) * u128::from(rate.period_ns());
-        meter.at = began;
+        meter.at = if lacks("unknown_has_leaked") { now.max(began) } else { began };
         meter.advance(now);
-        if lacks("unknown_starts_empty") {
+        if lacks("unknown_starts_spent") {
             meter.level = 0;
         }
         meter
@@ -72,17 +72,19 @@ impl Meter {
     /// the lowest level since then. Returns how many whole units came back, rounded down.
     pub(super) fn lower(&mut self, units: u64, since: Instant, now: Instant) -> u64 {
         self.advance(now);
-        let lowest = if since < self.began {
+        let lowest = if since < self.began && !lacks("nothing_from_before") {
             0
         } else {
             self.lows.lowest_after(since).unwrap_or(self.level).min(self.level)
         };
         let mut back = self.scaled(units).min(lowest);
-        if lacks("leaked_comes_back") {
+        if lacks("leaked_stays_leaked") {
             back = self.scaled(units).min(self.level);
         }
         self.level -= back;
-        self.lows.lower(back, since);
+        if !lacks("lows_are_lowered") {
+            self.lows.lower(back, since);
+        }
         (back / self.period()) as u64
     }
 
@@ -122,6 +124,9 @@ impl Meter {
     /// Puts another rate and burst in force; what was spent stays spent.
     pub(super) fn change(&mut self, rate: Rate, burst: u64, now: Instant) {
         self.advance(now);
+        if lacks("changed_limit_applies") {
+            return;
+        }
         self.burst = burst;
         if rate == self.rate {
             return;

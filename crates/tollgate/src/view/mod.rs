@@ -186,7 +186,7 @@ impl ViewTimes {
     /// A duration on another node's clock, as long as it may be on this one's:
     /// × (1 + ρ) / (1 - ρ), which is 1 + 2ρ and a little more.
     pub(crate) fn widened(&self, span: Duration) -> Duration {
-        if lacks("drift") {
+        if lacks("drift_is_allowed_for") {
             return span;
         }
         let ppm = u128::from(self.drift_ppm.min(DRIFT_PPM_MAX));
@@ -209,6 +209,6 @@ impl ViewTimes {
 /// As for sessions.
 const DRIFT_PPM_MAX: u32 = 100_000;
 /// For the way of what tells of a change.
-const HANDOVER_MARGIN: Duration = Duration::from_millis(400);
+const HANDOVER_MARGIN: Duration = Duration::from_millis(390);
 /// A permission lives for so many cadences.
 pub(crate) const TTL_CADENCES: u32 = 4;

@@ -113,10 +113,10 @@ impl Owned {
         if self.generation == limit.generation {
             return;
         }
-        if lacks("change_keeps_level") {
+        if lacks("changed_limit_keeps_level") {
             self.meter = Meter::with_level(limit.rate, limit.burst, 0, now);
         }
-        if lacks("change_keeps_outstanding") {
+        if lacks("changed_limit_keeps_outstanding") {
             self.records.clear();
             self.outstanding = 0;
         }
@@ -145,7 +145,7 @@ impl Owned {
         now: Instant,
     ) -> u64 {
         let by_worker = who.1;
-        if lacks("identity") {
+        if lacks("records_by_cell_epoch") {
             // As if a worker's name were all there is to it.
             self.records.retain(|other, _| other.0 != who.0 || other.1 == by_worker);
             self.outstanding = self.records.values().map(Record::outstanding).sum();
@@ -156,7 +156,7 @@ impl Owned {
         // Its time may be over without the agenda having come to it.
         record.expire(&mut self.meter, now);
         let spent = record.apply(report, start, &mut self.meter, now);
-        record.is_current = report.generation == self.generation;
+        record.is_current = report.generation == self.generation || lacks("known_generation");
         record.round_trip = round_trip;
         self.outstanding += record.outstanding();
         self.demand = (self.demand + record.demand).max(0.0);
@@ -265,7 +265,7 @@ impl Owned {
             wish = wish.max((free / (2 * workers)).min(limit.local_cap));
         }
         let have = record.outstanding();
-        if lacks("never_cut") && wish < have {
+        if lacks("ceiling_never_cut") && wish < have {
             record.ceiling -= have - wish;
             self.outstanding -= have - wish;
             return 0;
@@ -299,7 +299,8 @@ impl Owned {
             _ => Duration::ZERO,
         };
         let expiry = now.saturating_add(grounds.times.widened(ttl));
-        record.expiry = if lacks("expiry_forward") { expiry } else { record.expiry.max(expiry) };
+        record.expiry =
+            if lacks("expiry_moves_forward") { expiry } else { record.expiry.max(expiry) };
         // Before the agenda would come to it, or when it never would.
         if record.listed.is_none_or(|listed| record.expiry < listed) {
             record.listed = Some(record.expiry);
@@ -311,7 +312,7 @@ impl Owned {
             version: grounds.version,
             ack_sequence: record.sequence,
             acked: record.acked,
-            floor: record.floor,
+            floor: if lacks("floor_is_told") { 0 } else { record.floor },
             ceiling: record.ceiling,
             ttl,
             cadence,
@@ -438,6 +439,9 @@ impl<'a> Grounds<'a> {
 
     /// A TTL that ends, on any clock, before this node may no longer let permissions live.
     fn cut(&self, ttl: Duration, now: Instant) -> Duration {
+        if lacks("ttl_ends_with_lease") {
+            return ttl;
+        }
         let left = self.standing.grants_until.saturating_since(now);
         ttl.min(left.saturating_sub(self.times.widened(left).saturating_sub(left)))
     }

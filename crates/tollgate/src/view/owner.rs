@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::time::Duration;
 
 use crate::key::{KeyHashing, KeyId};
+use crate::mutant::lacks;
 use crate::ring::NodeId;
 use crate::time::Instant;
 use crate::view::owned::{Grounds, Owned, Who};
@@ -105,6 +106,9 @@ impl Owner {
             Entry::Vacant(_) if is_full => return Err(OwnerFull),
             Entry::Vacant(entry) => {
                 let Some(limit) = limit else { return Ok(None) };
+                if lacks("versions_go_on") {
+                    self.version = 0;
+                }
                 entry.insert(Owned::unknown(report.limit, limit, began, now))
             }
         };

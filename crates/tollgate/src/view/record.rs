@@ -123,17 +123,15 @@ impl Record {
         if now < self.expiry || outstanding == 0 {
             return 0;
         }
-        if lacks("expiry") {
+        if lacks("assumed_spent") {
             self.ceiling = self.acked.max(self.floor);
             return outstanding;
         }
         let entered = meter.add(outstanding, now);
-        if self.acked >= self.floor {
+        if self.acked >= self.floor || lacks("oldest_expiry") {
             self.floor_since = entered;
         }
-        if !lacks("floor") {
-            self.floor = self.ceiling;
-        }
+        self.floor = self.ceiling;
         outstanding
     }
 
@@ -160,20 +158,25 @@ impl Record {
         let below = taken.min(self.floor).saturating_sub(self.acked.min(self.floor));
         // A position that was returned was taken in the same breath: it is matched to those below
         // the floor first, for which less comes back.
-        let returned_below = returned.min(below);
+        let matched = if lacks("floor_matched_first") { 0 } else { returned };
+        let returned_below = matched.min(below);
         let returned_fresh = (returned - returned_below).min(fresh);
         let spent = fresh - returned_fresh;
         if spent > 0 {
             meter.add(spent, now);
+        }
+        if lacks("only_returns_correct") && taken < self.floor {
+            meter.lower(self.floor - taken, self.floor_since, now);
         }
         if returned_below > 0 {
             meter.lower(returned_below, self.floor_since, now);
         }
         if refunded > 0 {
             // Another owner's clock may be anywhere.
-            let is_mine = |stamp: &Stamp| stamp.start == start || lacks("refund_clock");
-            let since = report.refund_since.filter(is_mine);
-            meter.lower(refunded, since.map_or(Instant::ZERO, |stamp| stamp.at), now);
+            let is_mine = |stamp: &Stamp| stamp.start == start || lacks("refunds_by_one_clock");
+            let since = report.refund_since.filter(is_mine).map_or(Instant::ZERO, |stamp| stamp.at);
+            let since = if lacks("refund_since") { now } else { since };
+            meter.lower(refunded, since, now);
         }
         self.measure(report, taken, returned, now);
         self.acked = taken;

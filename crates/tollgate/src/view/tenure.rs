@@ -75,8 +75,9 @@ impl Tenure {
         times: &ViewTimes,
         now: Instant,
     ) -> Self {
-        let unsettled =
-            times.handover_max().saturating_sub(if is_restart { age } else { Duration::ZERO });
+        let passed = if is_restart { age } else { Duration::ZERO };
+        let unsettled = times.handover_max().saturating_sub(passed);
+        let unsettled = if lacks("deaf_owner_awaited") { Duration::ZERO } else { unsettled };
         let hold = times.widened(times.ttl_max).max(unsettled);
         let held = if lacks("restart_hold") { now } else { now.saturating_add(hold) };
         let own = if is_restart { held } else { now };
@@ -107,12 +108,13 @@ impl Tenure {
         // the change yet, and is waited for as before.
         let began_of = |since: &Since| match since {
             Since::At(at) => *at,
+            Since::Awaited { .. } if lacks("awaited_is_held") => self.own,
             Since::Awaited { until, .. } => hold.max(*until),
         };
         let began = self.from.values().map(began_of).fold(self.own, Instant::max);
         // Whoever was in charge meanwhile may not have heard of this change yet.
         let late = hold.max(now.saturating_add(times.handover_max()));
-        let forgets = is_cut_off && !lacks("cut_off_hold");
+        let forgets = is_cut_off && !lacks("missed_ring_is_held");
         self.own = if forgets { began.max(late) } else { began };
         self.change = change;
         self.from.clear();
@@ -123,7 +125,7 @@ impl Tenure {
     fn await_others(&mut self, times: &ViewTimes, now: Instant) {
         let RingChange { ring, previous, lost } = &self.change;
         let until = now.saturating_add(times.handover_max());
-        let alone = if lacks("lost_heir") { now } else { now.max(self.unsettled_until) };
+        let alone = if lacks("lost_heir_is_held") { now } else { now.max(self.unsettled_until) };
         let is_lost = |node: NodeId| lost.contains(&node);
         let moves = |node: NodeId| weight(ring, node) != weight(previous, node);
         let nodes = ring.members().iter().chain(previous.members()).map(|member| member.node);
@@ -175,17 +177,18 @@ impl Tenure {
         if part.ring_epoch > self.epoch() {
             return Part::Early;
         }
-        if part.ring_epoch < self.epoch() && !lacks("late_handover") {
+        if part.ring_epoch < self.epoch() && !lacks("handover_once") {
             return Part::Known;
         }
         let Some(Since::Awaited { seen, .. }) = self.from.get_mut(&from) else {
-            return if lacks("late_handover") { Part::New } else { Part::Known };
+            return if lacks("handover_once") { Part::New } else { Part::Known };
         };
         if !seen.insert(part.part) {
             return Part::Known;
         }
         if seen.len() as u64 >= u64::from(part.parts) || lacks("handover_count") {
-            let began = now.saturating_add(times.widened(part.hold_left));
+            let hold_left = if lacks("handed_hold") { Duration::ZERO } else { part.hold_left };
+            let began = now.saturating_add(times.widened(hold_left));
             let began = Instant::from_nanos(
                 began.as_nanos().saturating_sub(duration_nanos(part.tenure_age)),
             );

@@ -197,6 +197,9 @@ impl View {
         });
         let since = match (self.refunds, since) {
             (None, since) => since,
+            (Some(Refunds { since: Some(_) }), Some(since)) if lacks("oldest_refund") => {
+                Some(since)
+            }
             (Some(Refunds { since: Some(older) }), Some(since)) if older.start == since.start => {
                 Some(Stamp { at: older.at.min(since.at), ..since })
             }
@@ -215,16 +218,17 @@ impl View {
         times: &ViewTimes,
         now: Instant,
     ) -> Option<Permit> {
-        if snapshot.cell_epoch != self.cell_epoch && !lacks("cell_epoch") {
+        if snapshot.cell_epoch != self.cell_epoch && !lacks("cell_epoch_in_snapshots") {
             return None;
         }
-        if owner_epoch.ring != self.ring_epoch && !lacks("snapshot_ring") {
+        if owner_epoch.ring != self.ring_epoch && !lacks("equal_ring_epoch") {
             return None;
         }
-        if (owner_epoch, snapshot.version) <= self.adopted && !lacks("snapshot_order") {
+        if (owner_epoch, snapshot.version) <= self.adopted && !lacks("snapshots_in_order") {
             return None;
         }
-        if !self.is_sane(snapshot) {
+        // What was said of another life of the cell makes no sense of this one either.
+        if !self.is_sane(snapshot) && !lacks("cell_epoch_in_snapshots") {
             return None;
         }
         self.adopted = (owner_epoch, snapshot.version);
@@ -240,23 +244,23 @@ impl View {
             }
         }
         let is_known = limit.is_some_and(|limit| limit.generation == snapshot.generation);
-        if !is_known && !lacks("generation") {
+        if !is_known && !lacks("known_generation") {
             return None;
         }
         // A permission whose time is over was taken for spent by its owner.
-        let expired = if now >= self.deadline { self.ceiling } else { 0 };
+        let is_returned = now >= self.deadline && !lacks("expired_returns");
+        let expired = if is_returned { self.ceiling } else { 0 };
         let old = (self.floor, self.ceiling, self.deadline);
-        let expired = if lacks("expired_returns") { 0 } else { expired };
         self.floor = self.floor.max(snapshot.floor).max(expired);
         if lacks("floor_is_taken") {
             self.floor = old.0;
         }
         let granted = snapshot.ceiling > self.ceiling;
         self.ceiling = self.ceiling.max(snapshot.ceiling);
-        if lacks("ceiling_forward") {
+        if lacks("ceiling_never_cut_here") {
             self.ceiling = snapshot.ceiling;
         }
-        let sent_at = if lacks("deadline_from_sent") {
+        let sent_at = if lacks("deadline_since_sent") {
             Some(now)
         } else {
             self.sent_at(snapshot.ack_sequence)
@@ -358,14 +362,15 @@ impl View {
             let soon = last.saturating_add(times.sync_interval / 2);
             return if self.is_short(limit) { soon } else { regular };
         }
-        if self.holds() {
+        if self.holds() && !(now >= self.deadline && lacks("expired_returns")) {
             if !self.keeps {
                 return self.used_at.saturating_add(times.sync_interval).min(self.deadline);
             }
             let renewal = self.renewed_from(times);
             return if now < renewal { renewal } else { self.deadline };
         }
-        self.used_at.saturating_add(FORGET_AFTER)
+        let rests_since = if lacks("expired_returns") { now } else { self.used_at };
+        rests_since.saturating_add(FORGET_AFTER)
     }
 
     /// Whether there is something that the owner has not been told, or is to be told again.

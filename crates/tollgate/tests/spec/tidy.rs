@@ -125,8 +125,11 @@ fn a_module_uses_only_modules_above_it() {
 
 #[test]
 fn every_mutant_has_a_test_and_every_test_its_mutant() {
-    let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutants.txt"));
-    let list = list.expect("the list of mutants");
+    let read = |list: &str| {
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(list)).expect("a list")
+    };
+    // Tests of one process, and schedules of a fleet.
+    let list = read("tests/mutants.txt") + &read("../tollgate-sim/mutants.txt");
     let listed: BTreeSet<&str> = list
         .lines()
         .filter(|line| !line.starts_with('#'))

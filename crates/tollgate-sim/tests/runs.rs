@@ -1,0 +1,73 @@
+//! Runs of whole fleets: they can be had again, the checker of the bound agrees with the definition,
+//! and a few seeds keep every promise.
+
+use tollgate::Rate;
+use tollgate_sim::check::{self, bound};
+use tollgate_sim::ledger::Change;
+use tollgate_sim::scenario::{MS, SECOND, Scenario};
+use tollgate_sim::{draw, run};
+
+/// A seed's scenario, shortened.
+fn short(seed: u64) -> Scenario {
+    let mut scenario = draw::scenario(seed);
+    scenario.lasts = scenario.lasts.min(800 * MS);
+    scenario
+}
+
+#[test]
+fn a_few_dozen_seeds_keep_every_promise() {
+    for seed in SEEDS {
+        let scenario = draw::scenario(seed);
+        let violations = check::all(&scenario, &run(&scenario));
+        assert_eq!(violations, [], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    for seed in [3, 11, 20] {
+        let scenario = short(seed);
+        let (first, again) = (run(&scenario), run(&scenario));
+        assert_eq!(first.admissions, again.admissions);
+        assert_eq!(first.events, again.events);
+        assert_eq!((first.steps, first.messages), (again.steps, again.messages));
+    }
+}
+
+#[test]
+fn the_curve_finds_the_worst_window_that_looking_at_each_finds() {
+    let mut compared = 0;
+    for seed in 0..60 {
+        let scenario = short(seed);
+        let mut ledger = run(&scenario);
+        // Judged by a tenth of its limit, so that there is something to find.
+        for change in &mut ledger.changes {
+            change.burst = change.burst.div_ceil(10);
+            change.rate = Rate::new(change.rate.units().div_ceil(10), SECOND).expect("a rate");
+        }
+        for worst in bound::worst_windows(&scenario, &ledger) {
+            // Brute force knows one limit only, and takes the square of the admissions.
+            let changes = ledger.changes.iter().filter(|change| change.limit == worst.limit);
+            let changes: Vec<_> = changes.collect();
+            let admissions: Vec<_> = ledger
+                .admissions
+                .iter()
+                .filter(|admission| (admission.limit, admission.key) == (worst.limit, worst.key))
+                .copied()
+                .collect();
+            if changes.len() > 1 || admissions.len() > 2_000 {
+                continue;
+            }
+            let Change { rate, burst, .. } = *changes[0];
+            let allowance = scenario.limits[worst.limit].bootstrap * ledger.contacts[worst.limit];
+            let burst = burst + allowance;
+            let found = bound::brute_force(&admissions, rate, burst, scenario.drift_ppm);
+            assert!((found - worst.excess).abs() < 1e-3, "seed {seed}: {found}, not {worst:?}");
+            compared += usize::from(found > 0.0);
+        }
+    }
+    assert!(compared > 20, "{compared} keys were small enough");
+}
+
+/// Few enough to take a second.
+const SEEDS: std::ops::Range<u64> = 0..40;
