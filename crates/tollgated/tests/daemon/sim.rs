@@ -43,7 +43,7 @@ fn a_run_tells_what_was_promised_and_seen_and_ends_with_0_if_it_held() {
     for part in ["crash ", "3 nodes, 2 s", " killed, for 500 ms", "api/acme: held", " messages/s"] {
         assert!(out.contains(part), "no {part:?} in {out}");
     }
-    assert!(out.contains("  promise         20 + 100/s x t  "), "{out}");
+    assert!(out.contains("  promise       20 + 100/s x t  "), "{out}");
     for name in ["worst window", "used", "admitted"] {
         assert!(out.lines().any(|line| line.starts_with(&format!("  {name}"))), "{out}");
     }

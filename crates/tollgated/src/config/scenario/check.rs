@@ -48,9 +48,10 @@ impl<'f, 't> Check<'f, 't> {
             self.error(&file.nodes, format!("must be 1 to {}", number(f64::from(NODES_MAX))));
             self.nodes = self.nodes.clamp(1, NODES_MAX);
         }
-        self.lasts = self.time(&file.lasts);
+        self.lasts = self.time_or(&file.lasts, LASTS_MAX);
         if self.lasts < LASTS_MIN {
             self.error(&file.lasts, "must be at least 100ms");
+            self.lasts = LASTS_MAX;
         }
         let network = self.network(&file.network);
         let drift_ppm = self.drift(file.drift_ppm.as_ref());
@@ -59,7 +60,7 @@ impl<'f, 't> Check<'f, 't> {
         let serves_alone = file.on_coordinator_loss.map_or(loss, |word| word == OnLoss::Serve);
         let mut times = tollgate::ViewTimes::default();
         if let Some(interval) = &file.sync_interval {
-            let nanos = self.time(interval);
+            let nanos = self.time_or(interval, MS);
             if !(MS..=100 * MS).contains(&nanos) {
                 self.error(interval, "must be 1ms to 100ms");
             }
@@ -104,8 +105,10 @@ impl<'f, 't> Check<'f, 't> {
             match (&table.delay_min, &table.delay_max) {
                 (Some(min), Some(max)) => {
                     network.delay_min = self.delay(min);
-                    network.delay_max = self.delay(max);
-                    if network.delay_max < network.delay_min {
+                    network.delay_max = self.time_or(max, DELAY_MAX);
+                    if network.delay_max > DELAY_MAX {
+                        self.error(max, "must be at most 10s");
+                    } else if network.delay_max < network.delay_min {
                         self.error(max, "must not be less than `delay_min`");
                     }
                 }
@@ -186,7 +189,7 @@ impl<'f, 't> Check<'f, 't> {
         let rate = self.rate(&table.rate);
         let total = rate.units() as f64 * 1e9 / rate.period_ns() as f64;
         let until = match &table.until {
-            Some(until) => self.time(until).min(self.lasts),
+            Some(until) => self.time_or(until, self.lasts).min(self.lasts),
             None => self.lasts,
         };
         let from = table.from.as_ref().map_or(0, |from| self.time(from));
@@ -247,6 +250,10 @@ impl<'f, 't> Check<'f, 't> {
     /// The simulator takes some 1.5 million requests in a second, and keeps 40 bytes of each that
     /// is admitted; messages take ten times as long.
     fn work(&mut self, demands: &[Demand], interval: Nanos) {
+        // What is wrong may be far from what was meant.
+        if self.findings.errors() > 0 {
+            return;
+        }
         let seconds = |demand: &Demand| demand.until.saturating_sub(demand.from) as f64 / 1e9;
         let nodes = |demand: &Demand| match demand.nodes.len() {
             0 => f64::from(self.nodes),
@@ -272,7 +279,7 @@ impl<'f, 't> Check<'f, 't> {
                 self.findings.error(Place { file: 0, offset: 0 }, message);
             }
         }
-        if demands.is_empty() && self.findings.errors() == 0 {
+        if demands.is_empty() {
             let message = "asks nothing: write [[limit]] and [[demand]]";
             self.findings.error(Place { file: 0, offset: 0 }, message);
         }
@@ -382,11 +389,16 @@ impl<'f, 't> Check<'f, 't> {
     }
 
     fn time(&mut self, text: &Spanned<String>) -> Nanos {
+        self.time_or(text, 0)
+    }
+
+    /// The same, and what it is to be if it is none.
+    fn time_or(&mut self, text: &Spanned<String>, otherwise: Nanos) -> Nanos {
         match time(text.get_ref()) {
             Ok(time) => time.as_nanos() as Nanos,
             Err(error) => {
                 self.error(text, error);
-                0
+                otherwise
             }
         }
     }
@@ -524,6 +536,8 @@ const FAULTS_MAX: usize = 1_000;
 const REQUESTS_MAX: f64 = 20e6;
 const MESSAGES_MAX: f64 = 20e6;
 const LASTS_MIN: Nanos = 100 * MS;
+/// The longest time that can be written.
+const LASTS_MAX: Nanos = 3_600 * SECOND;
 const DELAY_MAX: Nanos = 10 * SECOND;
 const BURSTS_MAX: u32 = 100_000;
 const DRIFT_PPM_MAX: u32 = 500;

@@ -109,7 +109,7 @@ fn nonsense_is_told_at_its_place() {
             "8:13: error: there is no node 9: they are numbered from 1 \
           to 3",
         ),
-        ("key = \"acme\"", "loss = 1", "8:1: error: unknown field `loss`; known are"),
+        ("key = \"acme\"", "weight = 1", "8:1: error: unknown field `weight`; known are"),
         ("key = \"acme\"", "cost = \"x\"", "8:8: error: must be a whole number, or two: [1, 10]"),
         ("key = \"acme\"", "from = \"10s\"", "8:8: error: is not before the end"),
         ("3000/s", "3000000/s", "1:1: error: asks 30,000,000 requests in all, at most 20,000,000"),
