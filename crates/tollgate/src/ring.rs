@@ -52,7 +52,7 @@ impl Ring {
     /// The ring of `members`, in any order.
     ///
     /// An owner is searched in some 8 ns for each member. Beyond 32 members all owners are listed
-    /// instead when the first is asked for (2 MiB, about 0.1 s, 0.2 s at 1,000 members), and looked
+    /// instead when the first is asked for (2 MiB, 0.15 to 0.25 s), and looked
     /// up; they are the same.
     ///
     /// # Errors
