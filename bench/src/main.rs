@@ -2,7 +2,8 @@
 //! start.
 //!
 //! Every subcommand prints one line a bar and ends with 1 when a bar is short. What is measured is
-//! written in `ns`, `memory`, `instructions`, `daemon` and `fleet`; how, in `measure` and `daemon::row`.
+//! written in `ns`, `memory`, `instructions`, `daemon` and `fleet`; how, in `measure` and
+//! `daemon::row`.
 //! Bars are ratios in one run on one machine, counts or sizes: an absolute time says more about the
 //! machine than about the code.
 
