@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The one command that people and CI run.
 #
-#   ./check.sh          the short loop: format, lints, tests, documentation, dependencies
+#   ./check.sh          the short loop: format, lints, tests, a minute of simulation, documentation, dependencies
 #   ./check.sh --full   also loom, a mutant for every rule, a minute of fuzzing, and real clients
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -129,6 +129,7 @@ esac
 step format; cargo fmt --check
 step lints; cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
 step tests; cargo test --quiet --workspace --locked
+step simulation; cargo run --quiet --release --locked -p tollgate-sim -- --seconds 60
 step documentation; RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --workspace --locked
 step dependencies; deny
 if [ "$full" = yes ]; then

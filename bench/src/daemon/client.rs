@@ -1,5 +1,5 @@
-//! What loads a server: `redis-benchmark`, `wrk` or `h2load`, on a core of its own and for a bounded
-//! time.
+//! What loads a server: `redis-benchmark`, `wrk` or `h2load`, on a core of its own and for a
+//! bounded time.
 
 use std::path::PathBuf;
 use std::process::Command;

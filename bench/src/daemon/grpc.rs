@@ -1,8 +1,8 @@
 //! gRPC as far as a load needs it: the requests as bytes, and one call whose answer is looked at.
 //!
-//! h2load counts heads, but gRPC says in trailers how a call ended. So one answer is looked at here,
-//! and its length lets the client see that the others are like it. Messages are few and small, and
-//! written by hand; `protoc --decode_raw` reads them.
+//! h2load counts heads, but gRPC says in trailers how a call ended. So one answer is looked at
+//! here, and its length lets the client see that the others are like it. Messages are few and
+//! small, and written by hand; `protoc --decode_raw` reads them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,8 +52,9 @@ impl Call {
         }
     }
 
-    /// Calls a port of this machine once, and returns how many bytes the answer has. Others that are
-    /// allowed have as many: of a burst that is never nearly spent, what is left has as many digits.
+    /// Calls a port of this machine once, and returns how many bytes the answer has. Others that
+    /// are allowed have as many: of a burst that is never nearly spent, what is left has as many
+    /// digits.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
 //! A fleet in virtual time: the product's own state machines, one seed, all that can go wrong, and
 //! a checker for each promise.
 //!
-//! [`run`] plays a [`scenario`], and [`check`] judges what happened; [`directed`] has schedules that
-//! chance seldom finds. [`plan`] is arithmetic: from a
-//! limit and a fleet to what is promised and what it costs. [`plot`] draws charts and puts them on
-//! one page, and [`show`] does so with a run. Nothing here opens a file, a socket or a clock.
+//! [`run`] plays a [`scenario`], and [`check`] judges what happened; [`directed`] has schedules
+//! that chance seldom finds. [`plan`] is arithmetic: from a limit and a fleet to what is promised
+//! and what it costs. [`plot`] draws charts and puts them on one page, and [`show`] does so with a
+//! run. Nothing here opens a file, a socket or a clock.
 
 mod chance;
 mod number;

@@ -9,12 +9,16 @@ use tollgate_sim::check::{self, Violation};
 use tollgate_sim::{draw, run, shrink};
 
 const HELP: &str = "\
-tollgate-sim [--seeds N] [--from N] [--seconds N]   plays the seeds that are kept, then N more (1000), for
-                                                    so long at most, and judges each
-tollgate-sim --seed N                               plays one seed, and tells all about it
-tollgate-sim utilisation                            how much of a limit each kind of load can use
-tollgate-sim papers                                 experiments of publications, and other rules than ours
-tollgate-sim mutants                                takes rules away to see them missed
+tollgate-sim [--seeds N] [--from N] [--seconds N]
+    plays the seeds that are kept, then N more (1000), for so long at most, and judges each
+tollgate-sim --seed N
+    plays one seed, and tells all about it
+tollgate-sim utilisation
+    how much of a limit each kind of load can use
+tollgate-sim papers
+    experiments of publications, and other rules than ours
+tollgate-sim mutants
+    takes rules away to see them missed
 
 Exit codes: 0 every promise held, 1 one was broken, 2 wrong arguments.";
 
@@ -135,8 +139,8 @@ impl Search {
         let simulated = self.simulated.into_inner() as f64 / 1e9;
         let failed = self.failed.into_inner().expect("nothing panicked");
         println!(
-            "{} seeds, {} violations; {simulated:.0} s simulated in {seconds:.1} s: {:.0} s a second, \
-             {:.1} M steps",
+            "{} seeds, {} violations; {simulated:.0} s simulated in {seconds:.1} s: \
+             {:.0} s a second, {:.1} M steps",
             self.played.into_inner(),
             failed.len(),
             simulated / seconds,

@@ -1,5 +1,5 @@
-//! Runs of whole fleets: they can be had again, the checker of the bound agrees with the definition,
-//! and a few seeds keep every promise.
+//! Runs of whole fleets: they can be had again, the checker of the bound agrees with the
+//! definition, and a few seeds keep every promise.
 
 use tollgate::Rate;
 use tollgate_sim::check::{self, bound};

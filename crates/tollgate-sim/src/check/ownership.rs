@@ -9,7 +9,7 @@ pub fn check(ledger: &Ledger) -> Vec<Violation> {
     let violation = |(at, key, one, other): &(u64, tollgate::KeyId, u32, u32)| Violation {
         checker: "ownership",
         what: format!(
-            "at {:.3} ms node {other} answered for {key:?} in the ring epoch in which node {one} did",
+            "at {:.3} ms node {other} answered for {key:?} under the ring under which {one} did",
             *at as f64 / 1e6
         ),
     };

@@ -26,7 +26,7 @@ fn judge(removal: &Change, lag: Nanos, ledger: &Ledger) -> Option<Violation> {
     (admitted > 0).then(|| Violation {
         checker: "policy",
         what: format!(
-            "{admitted} requests were admitted under limit {limit}, which was taken away at {:.3} ms",
+            "{admitted} requests were admitted under limit {limit}, which went at {:.3} ms",
             removal.at as f64 / 1e6
         ),
     })

@@ -55,8 +55,8 @@ pub(super) fn a_lowered_limit_is_in_force() -> Vec<Violation> {
     stage.judge()
 }
 
-/// A node that does not know a limit's revision is granted nothing by it, nor does it adopt what was
-/// granted by one that it does not know.
+/// A node that does not know a limit's revision is granted nothing by it, nor does it adopt what
+/// was granted by one that it does not know.
 pub(super) fn an_unknown_revision_permits_nothing() -> Vec<Violation> {
     let mut stage = Stage::new(Setting::default());
     stage.change_limit(1_000, 40);
@@ -74,8 +74,8 @@ pub(super) fn an_unknown_revision_permits_nothing() -> Vec<Violation> {
     stage.judge()
 }
 
-/// E15. The owner's clock is as fast as any may be, the worker's as slow: a permission still ends at
-/// the worker first.
+/// E15. The owner's clock is as fast as any may be, the worker's as slow: a permission still ends
+/// at the worker first.
 pub(super) fn a_fast_owner_waits_for_a_slow_worker() -> Vec<Violation> {
     let mut stage = clocks(10_000, -10_000);
     stage.ways(A, O, Way::Takes(0.01));

@@ -1,12 +1,13 @@
-//! Schedules of owners that change: crashes, restarts, handovers, rings that somebody missed (rule 6
-//! of the promise; E11, E12 and E16 of the review).
+//! Schedules of owners that change: crashes, restarts, handovers, rings that somebody missed (rule
+//! 6 of the promise; E11, E12 and E16 of the review).
 
 use tollgate::Event;
 
 use super::stage::{A, B, C, D, O, Setting, Stage, Way, X, stranger};
 use crate::check::Violation;
 
-/// A new owner, after a crash, starts with the burst spent: somebody may have spent it a moment ago.
+/// A new owner, after a crash, starts with the burst spent: somebody may have spent it a moment
+/// ago.
 pub(super) fn a_new_owner_starts_with_the_burst_spent() -> Vec<Violation> {
     let mut stage = Stage::new(Setting::default());
     stage.want(A, 50);
@@ -193,8 +194,8 @@ pub(super) fn a_report_that_comes_before_the_handover_gets_nothing() -> Vec<Viol
     stage.judge()
 }
 
-/// A new owner grants nothing before the count of what is handed over fits: what has not come may be
-/// any key.
+/// A new owner grants nothing before the count of what is handed over fits: what has not come may
+/// be any key.
 pub(super) fn a_part_of_a_handover_is_not_all() -> Vec<Violation> {
     let mut stage = Stage::new(Setting { per_second: 10, burst: 5, ..Setting::default() });
     let all =
@@ -431,8 +432,8 @@ pub(super) fn an_owner_that_hears_of_a_planned_change_too_late_is_measured() -> 
     stage.judge()
 }
 
-/// E16. An owner that denies when it has lost the coordinator has stopped, and all that it permitted
-/// is over, when its lease ends.
+/// E16. An owner that denies when it has lost the coordinator has stopped, and all that it
+/// permitted is over, when its lease ends.
 pub(super) fn an_owner_whose_lease_ends_stops_in_time() -> Vec<Violation> {
     let mut stage = Stage::new(Setting::default());
     stage.lease(O, 30.0);
@@ -450,8 +451,8 @@ pub(super) fn an_owner_whose_lease_ends_stops_in_time() -> Vec<Violation> {
     stage.judge()
 }
 
-/// What expired under an old owner gives nothing back under the next one, who does not know what has
-/// leaked since.
+/// What expired under an old owner gives nothing back under the next one, who does not know what
+/// has leaked since.
 pub(super) fn a_return_of_an_old_owners_time_gives_nothing() -> Vec<Violation> {
     let mut stage = Stage::new(Setting::default());
     stage.want(A, 50);

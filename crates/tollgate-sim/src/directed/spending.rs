@@ -116,8 +116,8 @@ pub(super) fn a_late_return_of_what_has_leaked_gives_nothing() -> Vec<Violation>
     stage.judge()
 }
 
-/// E5. What a worker returns of an expired permission is matched to it first: what it has spent of a
-/// newer one stays spent.
+/// E5. What a worker returns of an expired permission is matched to it first: what it has spent of
+/// a newer one stays spent.
 pub(super) fn a_return_is_matched_to_what_expired() -> Vec<Violation> {
     let mut stage = Stage::new(Setting::default());
     // The first permission is lost on its way, and leaks away.
@@ -276,7 +276,8 @@ pub(super) fn a_short_permission_after_a_long_one_that_is_spent() -> Vec<Violati
     stage.judge()
 }
 
-/// E10. A renewal over a grant that was lost on its way and expired: the first is taken as returned.
+/// E10. A renewal over a grant that was lost on its way and expired: the first is taken as
+/// returned.
 pub(super) fn a_renewal_over_a_lost_grant() -> Vec<Violation> {
     let mut stage = Stage::new(Setting::default());
     stage.way(O, A, Way::Lost);

@@ -252,7 +252,8 @@ impl Node {
     }
 
     /// Nothing was applied of these keys' reports: when there are more than one batch takes, they
-    /// go before those that were applied meanwhile, or an owner that stays busy never hears of them.
+    /// go before those that were applied meanwhile, or an owner that stays busy never hears of
+    /// them.
     fn keep_turns(&mut self, keys: &[(Instant, KeyId)], now: Instant) {
         for (due, key) in keys {
             if let Some(entry) = self.views.get_mut(key) {

@@ -115,8 +115,8 @@ pub struct Report {
     pub refunded: u64,
     /// How many of those no owner is known to have heard of.
     pub refund_news: u64,
-    /// An instant before the oldest charge of the refunds that may be news to the owner; `None` if no
-    /// owner's clock tells it. Of another owner's clock it says nothing.
+    /// An instant before the oldest charge of the refunds that may be news to the owner; `None` if
+    /// no owner's clock tells it. Of another owner's clock it says nothing.
     pub refund_since: Option<Stamp>,
     /// Units that were refused.
     pub denied: u64,
@@ -165,7 +165,8 @@ pub struct ViewTimes {
     /// The longest that any permission lives. Typically 400 ms.
     pub ttl_max: Duration,
     /// After how much silence the coordinator takes a node for lost. Typically 1.7 s; as in
-    /// [`SessionOptions`](crate::coordinator::SessionOptions), and so are `ttl_max` and `drift_ppm`.
+    /// [`SessionOptions`](crate::coordinator::SessionOptions), and so are `ttl_max` and
+    /// `drift_ppm`.
     pub session_timeout: Duration,
     /// The bound on each clock's rate error, in parts per million. Typically 500.
     pub drift_ppm: u32,

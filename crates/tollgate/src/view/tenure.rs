@@ -36,8 +36,8 @@ pub(crate) struct Tenure {
     own: Instant,
     /// Of keys that were another's, by that other.
     from: BTreeMap<NodeId, Since>,
-    /// Until when a planned change may be unknown to an owner before it: whoever is lost by then may
-    /// have waited for that owner.
+    /// Until when a planned change may be unknown to an owner before it: whoever is lost by then
+    /// may have waited for that owner.
     unsettled_until: Instant,
 }
 
@@ -64,9 +64,9 @@ pub(crate) enum Part {
 }
 
 impl Tenure {
-    /// The tenure of a process that starts, `age` after the ring changed. If it was a member already,
-    /// under the same ring, it has forgotten what it permitted, and what it waited for: an owner
-    /// before it that has not heard of the change may still grant.
+    /// The tenure of a process that starts, `age` after the ring changed. If it was a member
+    /// already, under the same ring, it has forgotten what it permitted, and what it waited for: an
+    /// owner before it that has not heard of the change may still grant.
     pub(crate) fn new(
         me: NodeId,
         change: RingChange,
@@ -93,8 +93,8 @@ impl Tenure {
         tenure
     }
 
-    /// The ring changes. Returns when this node's tenure began of what it hands over. If others were
-    /// in charge meanwhile, without this node knowing, it knows no key any more.
+    /// The ring changes. Returns when this node's tenure began of what it hands over. If others
+    /// were in charge meanwhile, without this node knowing, it knows no key any more.
     pub(crate) fn adopt(
         &mut self,
         change: RingChange,

@@ -277,8 +277,8 @@ impl View {
         changed.then(|| self.permission(snapshot.remaining))
     }
 
-    /// Whether an owner may have said so of this cell. Positions run out, so that no wrong number may
-    /// move it on.
+    /// Whether an owner may have said so of this cell. Positions run out, so that no wrong number
+    /// may move it on.
     fn is_sane(&self, snapshot: &Snapshot) -> bool {
         let known = self.ceiling.max(self.taken);
         snapshot.acked <= self.taken

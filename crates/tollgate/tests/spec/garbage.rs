@@ -174,7 +174,8 @@ proptest! {
         let rate = Rate::parse("1000/s").expect("a rate");
         let view = |generation| ViewLimit::new(rate, 50, generation, Duration::from_millis(5));
         let limits = BTreeMap::from([(FleetLimitId(0), view(1)), (FleetLimitId(1), view(2))]);
-        handle(&mut one, Input::Rules(FleetRules { revision: 2, limits }), Instant::from_nanos(now));
+        let rules = Input::Rules(FleetRules { revision: 2, limits });
+        handle(&mut one, rules, Instant::from_nanos(now));
         let change =
             RingChange { ring: ring(1, &[1, 2]), previous: ring(0, &[2]), lost: Box::default() };
         let input = Input::Ring { change, age: Duration::ZERO, start: 1, is_restart: false };
