@@ -15,7 +15,7 @@ enum Limit {
 }
 
 /// The limits of all bars, by name.
-const BARS: [(&str, Limit); 40] = [
+const BARS: [(&str, Limit); 39] = [
     ("handle", AtMost(1.0)),
     ("handle-2-threads", AtMost(0.7)),
     ("denied", AtMost(1.1)),
@@ -55,7 +55,6 @@ const BARS: [(&str, Limit); 40] = [
     ("overload-excess", AtMost(0.0)),
     ("overload-applied", AtMost(1.0)),
     ("overload-cadence-ms", AtLeast(100.0)),
-    ("overload-grown-bytes", AtMost(100.0)),
 ];
 
 /// Prints the bar of a value that varies from sample to sample, and returns whether it is short.

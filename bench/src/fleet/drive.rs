@@ -11,7 +11,7 @@ use std::time::Duration;
 use tollgate::coordinator::RingChange;
 use tollgate::{
     Charged, Credits, Event, FleetLimitId, FleetRules, Input, Instant, KeyId, Member, Message,
-    Node, NodeId, NodeOptions, Output, Rate, Ring, RingEpoch, Usage, ViewLimit,
+    Node, NodeCounts, NodeId, NodeOptions, Output, Rate, Ring, RingEpoch, Usage, ViewLimit,
 };
 use tollgate_sim::Chance;
 
@@ -154,13 +154,18 @@ impl Fleet {
         let ticks = time.as_nanos() / self.plan.tick.as_nanos();
         let workers = self.plan.workers;
         let begin = self.now;
+        let mut order: Vec<usize> = (0..workers as usize).collect();
         for tick in 0..ticks as u32 {
-            for worker in 0..workers {
-                // Each has its turn at its own time, so that their messages do not come at once.
-                let within = self.plan.tick * worker / workers;
+            // Each has its turn at a time of its own, so that their messages do not come at once,
+            // nor always one's before another's.
+            for last in (1..order.len()).rev() {
+                order.swap(last, self.chance.between(0, last as u64) as usize);
+            }
+            for (turn, worker) in order.iter().enumerate() {
+                let within = self.plan.tick * turn as u32 / workers;
                 self.now = begin.saturating_add(self.plan.tick * tick + within);
                 self.turn_of_owners();
-                self.turn_of(worker as usize);
+                self.turn_of(*worker);
             }
         }
         self.now = begin.saturating_add(self.plan.tick * ticks as u32);
@@ -178,17 +183,14 @@ impl Fleet {
         self.keys.iter_mut().map(|key| std::mem::take(&mut key.admitted)).collect()
     }
 
-    /// What the worker that was admitted least was, since this was asked last, of the mean.
-    pub fn take_least_of_workers(&mut self) -> f64 {
-        let take = |worker: &mut Worker| std::mem::take(&mut worker.admitted);
-        let admitted: Vec<u64> = self.workers.iter_mut().map(take).collect();
-        let least = admitted.iter().min().copied().unwrap_or(0);
-        least as f64 * admitted.len() as f64 / admitted.iter().sum::<u64>().max(1) as f64
+    /// Units that each worker was admitted since this was asked last.
+    pub fn take_admitted_of_workers(&mut self) -> Vec<u64> {
+        self.workers.iter_mut().map(|worker| std::mem::take(&mut worker.admitted)).collect()
     }
 
-    /// Keys that the owners have state of.
-    pub fn owned(&self) -> u64 {
-        self.owners.iter().map(|owner| owner.node.counts().owned).sum()
+    /// What an owner did so far.
+    pub fn owner(&self, index: usize) -> NodeCounts {
+        self.owners[index].node.counts()
     }
 
     /// The owners handle what has come, and what is due.

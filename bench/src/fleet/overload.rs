@@ -7,6 +7,7 @@ use tollgate::NodeOptions;
 
 use super::drive::{Fleet, Plan};
 use crate::bar::judge_exact;
+use crate::measure::Quartiles;
 use crate::memory::resident_bytes;
 
 /// A thousand workers of a thousand keys each.
@@ -30,7 +31,6 @@ pub fn overload(name: &str) -> bool {
         options.reports_per_second_max
     );
     let mut short = false;
-    let mut held = Vec::new();
     for second in 1..=SECONDS {
         let seen = fleet.run(Duration::from_secs(1));
         let resident = resident_bytes("self") as f64;
@@ -51,21 +51,25 @@ pub fn overload(name: &str) -> bool {
             resident / f64::from(1 << 30),
             began.elapsed().as_secs_f64(),
         );
-        held.push(resident);
         if second == SECONDS {
             let most = options.reports_per_second_max as f64;
             short |= judge_exact("overload-applied", seen.applied as f64 / most);
             short |= judge_exact("overload-cadence-ms", seen.cadence_max.as_secs_f64() * 1e3);
         }
     }
-    let least = fleet.take_least_of_workers() * 100.0;
+    let admitted = fleet.take_admitted_of_workers().into_iter().map(|units| units as f64);
+    let none = admitted.clone().filter(|units| *units == 0.0).count();
+    let Quartiles { lower, median, upper } = Quartiles::of(admitted.collect());
     println!(
-        "# {name}: {} keys owned; a worker got {least:.0} % of the mean at least",
-        fleet.owned()
+        "# {name}: a worker was admitted {median:.0} units (quartiles {lower:.0} and {upper:.0}), \
+         {none} of them none"
     );
-    // Each of a million cells has a record; what is held does not grow with time.
-    let grown = held[held.len() - 1] - held[held.len() / 2];
-    short |= judge_exact("overload-grown-bytes", grown / f64::from(WORKERS * KEYS));
+    let counts = fleet.owner(0);
+    println!(
+        "# {name}: the owner has {} keys; of {} units that it permitted, {} expired before it heard \
+         of them",
+        counts.owned, counts.owner.granted, counts.owner.expired
+    );
     short |= judge_exact("overload-excess", fleet.worst_excess().max(0.0));
     short
 }

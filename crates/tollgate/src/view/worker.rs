@@ -62,6 +62,8 @@ pub(crate) struct View {
     /// What the last report told.
     told: Told,
     cadence: Duration,
+    /// Whether the owner had nothing left to permit.
+    is_scarce: bool,
     /// How long the last permission was to live.
     ttl: Duration,
     used_at: Instant,
@@ -138,6 +140,7 @@ impl View {
             sent: [(0, Instant::ZERO); SENT_MAX],
             told: Told { taken: base, refunded: 0, denied: 0, waited: false },
             cadence: Duration::ZERO,
+            is_scarce: false,
             ttl: Duration::ZERO,
             used_at: now,
             keeps: true,
@@ -234,6 +237,7 @@ impl View {
         self.adopted = (owner_epoch, snapshot.version);
         self.adopted_at = Some((now, Stamp { start: owner_epoch.start, at: snapshot.stamp }));
         self.base = self.base.max(snapshot.acked);
+        self.is_scarce = snapshot.is_scarce;
         self.cadence = snapshot.cadence.max(times.sync_interval).min(times.cadence_max());
         self.acked_sequence = self.acked_sequence.max(snapshot.ack_sequence);
         // What the acknowledged report told of refunds is known.
@@ -360,7 +364,11 @@ impl View {
         let regular = last.saturating_add(self.cadence.max(times.sync_interval));
         if self.is_dirty(times, now) {
             let soon = last.saturating_add(times.sync_interval / 2);
-            return if self.is_short(limit) { soon } else { regular };
+            // A hot key of which everything is permitted to somebody is asked for often enough: to
+            // hurry would double the messages and get nobody more.
+            let is_vain = self.is_scarce && self.cadence <= times.sync_interval;
+            let hurries = self.is_short(limit) && (!is_vain || self.sequence == 0);
+            return if hurries { soon } else { regular };
         }
         if self.holds() && !(now >= self.deadline && lacks("expired_returns")) {
             if !self.keeps {

@@ -116,6 +116,7 @@ impl Worker {
             ttl: Duration::ZERO,
             cadence: Duration::from_millis(100),
             remaining: 0,
+            is_scarce: true,
             generation: 1,
             stamp: at(self.millis),
         };

@@ -76,6 +76,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
         floor: line.1,
         ceiling: line.2,
         remaining: line.3,
+        is_scarce: line.3 == 0,
         ttl: rest.0,
         cadence: rest.1,
         generation: rest.2,
