@@ -382,7 +382,7 @@ pub(super) fn a_key_that_its_owner_forgot_is_served() -> Vec<Violation> {
     stage.grab_until(&[A], 300.0);
     // The last that the owner hears is that it asks for more than will ever be there.
     for turn in 0..12 {
-        stage.until(304.0 + 4.0 * f64::from(turn));
+        stage.until(304.0 + 3.0 * f64::from(turn));
         stage.spend(A, 1);
         stage.ask(A, 60);
     }
