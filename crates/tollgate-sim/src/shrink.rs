@@ -5,7 +5,7 @@ use crate::cluster::run;
 use crate::scenario::{Demand, Fault, Network, Scenario, Shape};
 
 /// The smallest scenario found that the same checker objects to, after at most
-/// [`RUNS_MAX`] runs.
+/// 400 runs.
 #[must_use]
 pub fn shrink(scenario: &Scenario, checker: &str) -> Scenario {
     let mut smallest = scenario.clone();

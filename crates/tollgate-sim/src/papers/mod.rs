@@ -2,7 +2,7 @@
 //! met.
 //!
 //! Each module builds scenarios, runs them, and returns a [`Table`]; `all` runs the full forms, and
-//! the tests short ones. [`measure`] is what they measure with.
+//! the tests short ones. `measure` is what they measure with.
 
 mod cold;
 mod databricks;
