@@ -282,7 +282,7 @@ impl Host {
         loop {
             match self.node.poll() {
                 Output::Send { to, message } => sent.push((to, message)),
-                Output::Event(event) => seen.full += u64::from(event == Event::OwnerFull),
+                Output::Event(event) => seen.full += u64::from(event == Event::Full),
                 Output::Timeout(at) => {
                     self.wakes_at = at;
                     return;
@@ -336,7 +336,7 @@ impl Turn<'_> {
                     Output::Evict { key, taken } => evicted.push((key, taken)),
                     Output::Send { to, message } => self.sent.push((to, message)),
                     Output::Event(event) => {
-                        self.seen.full += u64::from(event == Event::OwnerFull);
+                        self.seen.full += u64::from(event == Event::Full);
                     }
                     Output::Timeout(at) => {
                         host.wakes_at = at;

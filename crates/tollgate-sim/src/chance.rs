@@ -2,12 +2,12 @@
 
 /// A generator (xoshiro256++, Blackman and Vigna 2019), seeded by SplitMix64.
 #[derive(Debug, Clone)]
-pub(crate) struct Chance([u64; 4]);
+pub struct Chance([u64; 4]);
 
 impl Chance {
     /// The generator of a seed.
     #[must_use]
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         let mut state = seed;
         let mut next = || {
             state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -19,7 +19,7 @@ impl Chance {
     }
 
     /// Any number.
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         let [a, b, c, d] = self.0;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
         let (c, d) = (c ^ a, d ^ b);
@@ -28,29 +28,29 @@ impl Chance {
     }
 
     /// A number from `low` to `high`, both included.
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
         debug_assert!(low <= high);
         let span = u128::from(high - low) + 1;
         low + ((u128::from(self.bits()) * span) >> 64) as u64
     }
 
     /// Whether something of this probability happens.
-    pub(crate) fn happens(&mut self, probability: f64) -> bool {
+    pub fn happens(&mut self, probability: f64) -> bool {
         self.fraction() < probability
     }
 
     /// A number in [0, 1).
-    pub(crate) fn fraction(&mut self) -> f64 {
+    pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// One of a few.
-    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.between(0, choices.len() as u64 - 1) as usize]
     }
 
     /// The time to the next of events that come at this rate (per second), independently (ns).
-    pub(crate) fn gap(&mut self, per_second: f64) -> u64 {
+    pub fn gap(&mut self, per_second: f64) -> u64 {
         let seconds = -(1.0 - self.fraction()).ln() / per_second;
         (seconds * 1e9).clamp(1.0, 1e18) as u64
     }

@@ -24,6 +24,7 @@ pub mod show;
 pub mod rivals;
 pub mod papers;
 
+pub use chance::Chance;
 pub use cluster::{owner_among, owner_of, run, watch};
 pub use number::{duration, number};
 pub use shrink::shrink;
