@@ -68,7 +68,6 @@ fn report(node: &mut Node, start: u64, sequence: u64, taken: u64, at: Nanos) -> 
         denied: 0,
         waiting: 0,
         base: 0,
-        adopted: 0,
     };
     let ring_epoch = RingEpoch::new(1);
     let batch =

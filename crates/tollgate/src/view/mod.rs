@@ -124,8 +124,6 @@ pub struct Report {
     pub waiting: u64,
     /// The highest acknowledged total of this ring epoch, or the total when the worker adopted it.
     pub base: u64,
-    /// The version of the last snapshot that was adopted in this owner's time; 0 if none was.
-    pub adopted: u64,
 }
 
 /// What the owner says to one worker of one key: what it knows, and what the worker may spend.

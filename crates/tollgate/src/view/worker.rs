@@ -325,7 +325,6 @@ impl View {
             denied: self.denied,
             waiting,
             base: self.base,
-            adopted: self.adopted.1,
         }
     }
 

@@ -44,7 +44,7 @@ fn ring_epoch() -> impl Strategy<Value = RingEpoch> {
 fn report() -> impl Strategy<Value = Report> {
     let ids = (key(), limit(), 0_u64..3, cell_epoch());
     let totals = (number(), number(), number(), number(), number());
-    let rest = (number(), number(), number(), prop::option::of(number()));
+    let rest = (number(), number(), prop::option::of(number()));
     (ids, totals, rest).prop_map(|(ids, totals, rest)| Report {
         key: ids.0,
         limit: ids.1,
@@ -58,8 +58,7 @@ fn report() -> impl Strategy<Value = Report> {
         denied: totals.4,
         waiting: rest.0,
         base: rest.1,
-        adopted: rest.2,
-        refund_since: rest.3.map(|at| Stamp { start: 1, at: Instant::from_nanos(at) }),
+        refund_since: rest.2.map(|at| Stamp { start: 1, at: Instant::from_nanos(at) }),
     })
 }
 
