@@ -12,7 +12,7 @@ use crate::ring::{NodeId, RingEpoch};
 use crate::time::Instant;
 use crate::view::meter::Meter;
 use crate::view::owned::Owned;
-use crate::view::record::Record;
+use crate::view::record::{POSITIONS_MAX, Record};
 use crate::view::{CellEpoch, FleetLimitId, ViewTimes};
 
 /// One part of what an old owner hands to a new one.
@@ -204,6 +204,33 @@ impl Owned {
 }
 
 impl Record {
+    /// A record that another owner handed over. What it has in the level gives nothing back here.
+    pub(super) fn handed_over(handed: &HandedRecord, times: &ViewTimes, now: Instant) -> Self {
+        Self {
+            sequence: handed.sequence,
+            acked: handed.acked.min(POSITIONS_MAX),
+            returned: handed.returned,
+            refunded: handed.refunded,
+            denied: handed.denied,
+            floor: handed.floor.min(POSITIONS_MAX),
+            ceiling: handed
+                .ceiling
+                .min(handed.acked.max(handed.floor).min(POSITIONS_MAX) + OUTSTANDING_MAX),
+            expiry: now.saturating_add(times.widened(handed.ttl_left)),
+            floor_since: Instant::ZERO,
+            base: handed.base,
+            reported_at: now,
+            demand: 0.0,
+            asked: 0,
+            waiting: 0,
+            is_current: false,
+            round_trip: Duration::ZERO,
+            cadence: Duration::ZERO,
+            queued: false,
+            listed: None,
+        }
+    }
+
     fn handed(&self, node: NodeId, cell_epoch: CellEpoch, now: Instant) -> HandedRecord {
         HandedRecord {
             node,
@@ -221,6 +248,8 @@ impl Record {
     }
 }
 
+/// Units that another owner may have permitted one worker.
+const OUTSTANDING_MAX: u64 = 1 << 50;
 /// When a part that is not acknowledged is sent again.
 const RESEND_AFTER: Duration = Duration::from_millis(20);
 /// Keys and records in one part.

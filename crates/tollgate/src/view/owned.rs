@@ -9,7 +9,6 @@ use crate::mutant::lacks;
 use crate::ring::NodeId;
 use crate::time::Instant;
 use crate::view::meter::Meter;
-use crate::view::owner::Standing;
 use crate::view::record::Record;
 use crate::view::share::{self, Wish};
 use crate::view::{CellEpoch, FleetLimitId, Report, Snapshot, ViewLimit, ViewTimes};
@@ -39,6 +38,17 @@ pub(crate) struct Owned {
     planned: Option<Instant>,
     /// When nothing was left last.
     exhausted_at: Instant,
+}
+
+/// What the owner's answers stand on, besides the key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    /// The start number of its process.
+    pub(crate) start: u64,
+    /// Until when this node may let permissions live.
+    pub(crate) grants_until: Instant,
+    /// How many sync intervals its load asks workers to leave between reports, at least.
+    pub(crate) stretch: u32,
 }
 
 /// What the answers of an owner stand on.

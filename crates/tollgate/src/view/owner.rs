@@ -12,7 +12,7 @@ use crate::key::{KeyHashing, KeyId};
 use crate::mutant::lacks;
 use crate::ring::NodeId;
 use crate::time::Instant;
-use crate::view::owned::{Grounds, Owned, Who};
+use crate::view::owned::{Grounds, Owned, Standing, Who};
 use crate::view::{FleetLimitId, Report, Snapshot, ViewLimit, ViewTimes};
 
 /// Keys that this node owns.
@@ -43,17 +43,6 @@ pub struct OwnerCounts {
     pub expired: u64,
     /// Snapshots that answered no report.
     pub pushed: u64,
-}
-
-/// What the owner's answers stand on, besides the key.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Standing {
-    /// The start number of its process.
-    pub(crate) start: u64,
-    /// Until when this node may let permissions live.
-    pub(crate) grants_until: Instant,
-    /// How many sync intervals its load asks workers to leave between reports, at least.
-    pub(crate) stretch: u32,
 }
 
 /// Who reports, and from how far.

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use crate::mutant::lacks;
 use crate::time::Instant;
-use crate::view::handover::HandedRecord;
 use crate::view::meter::Meter;
-use crate::view::{Report, Stamp, ViewTimes};
+use crate::view::{Report, Stamp};
 
 /// One cell of one worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +23,7 @@ pub(super) struct Record {
     pub(super) ceiling: u64,
     pub(super) expiry: Instant,
     /// When the oldest positions below `floor` that no report has told yet entered the level.
-    floor_since: Instant,
+    pub(super) floor_since: Instant,
     /// The highest acknowledged total that the worker has shown to know.
     pub(super) base: u64,
     pub(super) reported_at: Instant,
@@ -68,33 +67,6 @@ impl Record {
             asked: 0,
             waiting: 0,
             is_current: true,
-            round_trip: Duration::ZERO,
-            cadence: Duration::ZERO,
-            queued: false,
-            listed: None,
-        }
-    }
-
-    /// A record that another owner handed over. What it has in the level gives nothing back here.
-    pub(super) fn handed_over(handed: &HandedRecord, times: &ViewTimes, now: Instant) -> Self {
-        Self {
-            sequence: handed.sequence,
-            acked: handed.acked.min(POSITIONS_MAX),
-            returned: handed.returned,
-            refunded: handed.refunded,
-            denied: handed.denied,
-            floor: handed.floor.min(POSITIONS_MAX),
-            ceiling: handed
-                .ceiling
-                .min(handed.acked.max(handed.floor).min(POSITIONS_MAX) + OUTSTANDING_MAX),
-            expiry: now.saturating_add(times.widened(handed.ttl_left)),
-            floor_since: Instant::ZERO,
-            base: handed.base,
-            reported_at: now,
-            demand: 0.0,
-            asked: 0,
-            waiting: 0,
-            is_current: false,
             round_trip: Duration::ZERO,
             cadence: Duration::ZERO,
             queued: false,
@@ -211,9 +183,7 @@ impl Record {
 }
 
 /// Where lines of positions end: no honest worker comes so far.
-const POSITIONS_MAX: u64 = 1 << 62;
-/// Units that another owner may have permitted one worker.
-const OUTSTANDING_MAX: u64 = 1 << 50;
+pub(super) const POSITIONS_MAX: u64 = 1 << 62;
 /// Reports that come closer together than this tell no rate.
 const SAMPLE_SECONDS_MIN: f64 = 0.000_5;
 const HALF_LIFE_SECONDS: f64 = 0.05;
