@@ -471,6 +471,21 @@ pub fn owner_among(nodes: &[u32], limit: usize, key: u32) -> u32 {
     ring.owner(key_of(limit, key)).map_or(0, |node| node.get() - 1)
 }
 
+/// A key of the first limit that these of so many nodes own one after another, as those before
+/// leave.
+#[must_use]
+pub fn key_owned_in_turn(order: &[u32], nodes: u32) -> u32 {
+    let is_so = |key: &u32| {
+        let mut left: Vec<u32> = (0..nodes).collect();
+        order.iter().all(|owner| {
+            let is_owner = owner_among(&left, 0, *key) == *owner;
+            left.retain(|node| node != owner);
+            is_owner
+        })
+    };
+    (0..10_000).find(is_so).expect("each node owns one key of a few")
+}
+
 /// The key of a limit, as its nodes know it.
 pub(crate) fn key_of(limit: usize, key: u32) -> KeyId {
     let mut chance = Chance::new((limit as u64) << 32 | u64::from(key));

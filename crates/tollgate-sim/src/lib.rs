@@ -25,6 +25,6 @@ pub mod rivals;
 pub mod papers;
 
 pub use chance::Chance;
-pub use cluster::{owner_among, owner_of, run, watch};
+pub use cluster::{key_owned_in_turn, owner_among, owner_of, run, watch};
 pub use number::{duration, number};
 pub use shrink::shrink;

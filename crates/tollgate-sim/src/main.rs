@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_sim::check::{self, Violation};
@@ -95,7 +95,6 @@ struct Search {
     /// Virtual time, in nanoseconds.
     simulated: AtomicU64,
     failed: Mutex<Vec<(u64, Violation)>>,
-    is_over: AtomicBool,
 }
 
 impl Default for Search {
@@ -107,7 +106,6 @@ impl Default for Search {
             steps: AtomicU64::new(0),
             simulated: AtomicU64::new(0),
             failed: Mutex::default(),
-            is_over: AtomicBool::new(false),
         }
     }
 }
@@ -116,12 +114,10 @@ impl Search {
     /// Plays the next seed. Returns whether there was one.
     fn play_next(&self) -> bool {
         if self.ends.is_some_and(|ends| Instant::now() >= ends) {
-            self.is_over.store(true, Ordering::Relaxed);
+            return false;
         }
         let next = self.seeds.lock().expect("nothing panics under it").next();
-        let Some(seed) = next.filter(|_| !self.is_over.load(Ordering::Relaxed)) else {
-            return false;
-        };
+        let Some(seed) = next else { return false };
         let scenario = draw::scenario(seed);
         let ledger = run(&scenario);
         self.played.fetch_add(1, Ordering::Relaxed);

@@ -4,23 +4,10 @@ use tollgate::{Event, Rate};
 use tollgate_sim::check::{self, utilisation};
 use tollgate_sim::ledger::Ledger;
 use tollgate_sim::scenario::{Demand, Fault, MS, SECOND, Scenario, SimLimit};
-use tollgate_sim::{owner_among, run};
+use tollgate_sim::{key_owned_in_turn, owner_among, run};
 
 fn fleet(seed: u64, nodes: u32, burst: u64) -> Scenario {
     Scenario { seed, rests: 7 * SECOND, ..utilisation::fleet(nodes, 1_000, burst, 0.3) }
-}
-
-/// A key that these nodes own one after another, as those before leave.
-fn key_of(order: &[u32], nodes: u32) -> u32 {
-    let is_so = |key: &u32| {
-        let mut left: Vec<u32> = (0..nodes).collect();
-        order.iter().all(|owner| {
-            let is_owner = owner_among(&left, 0, *key) == *owner;
-            left.retain(|node| node != owner);
-            is_owner
-        })
-    };
-    (0..10_000).find(is_so).expect("some key")
 }
 
 fn holds(scenario: &Scenario) -> Ledger {
@@ -36,7 +23,7 @@ fn awaits_a_silent_owner(seed: u64) -> (Scenario, u64) {
     scenario.lasts = 5 * SECOND;
     scenario.serves_alone = false;
     let [x, y] = [0, 1];
-    let key = key_of(&[y, x], 4);
+    let key = key_owned_in_turn(&[y, x], 4);
     let each = scenario.demands[0].clone();
     scenario.demands = vec![Demand { key, nodes: vec![0, 1], per_second: 2_000.0, ..each }];
     let silent = 2 * SECOND;

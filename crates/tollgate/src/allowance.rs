@@ -95,7 +95,7 @@ fn ratio_burst(rate: Rate, ratio: f64) -> Result<u64, Fault> {
     if rate == Rate::ZERO {
         return Err(refuse("has no meaning with rate \"zero\"; give burst"));
     }
-    let per_second = rate.units() as f64 * 1e9 / rate.period_ns() as f64;
+    let per_second = rate.per_second();
     let exact = per_second * ratio;
     // 100/s x 0.29 is 29, though the nearest f64 to 0.29 lies below it.
     let whole = exact.round();

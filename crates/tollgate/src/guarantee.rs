@@ -101,7 +101,7 @@ impl Sharing {
             (Guarantee::Eventual, Allowance::Metered { rate, burst }) => (rate, burst),
         };
         let local_cap = match local_cap {
-            None => default_cap(rate, burst),
+            None => default_cap(rate, burst, HOT_TTL),
             Some(cap) if (1..=burst).contains(&cap) => cap,
             Some(cap) => {
                 let reason = format!("must be 1 to the burst, which is {burst}");
@@ -120,8 +120,8 @@ impl Sharing {
 
 /// min(B, max(1, ⌈2·R·TTL⌉)): what lasts a worker with all of the traffic until the next permission
 /// but one.
-fn default_cap(rate: Rate, burst: u64) -> u64 {
-    let units = 2 * u128::from(rate.units()) * HOT_TTL.as_nanos();
+pub(crate) fn default_cap(rate: Rate, burst: u64, ttl: Duration) -> u64 {
+    let units = 2 * u128::from(rate.units()) * ttl.as_nanos();
     let whole = units.div_ceil(u128::from(rate.period_ns()));
     u64::try_from(whole).unwrap_or(u64::MAX).max(1).min(burst)
 }
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn the_fastest_rate_has_a_default_too() {
         let rate = Rate::parse("1000000000000/s").expect("a rate");
-        assert_eq!(default_cap(rate, u64::MAX), 40_000_000_000);
+        assert_eq!(default_cap(rate, u64::MAX, HOT_TTL), 40_000_000_000);
         let most = Rate::new(u64::MAX, 365 * 86_400_000_000_000).expect("a rate");
-        assert!(default_cap(most, u64::MAX) > 1);
+        assert!(default_cap(most, u64::MAX, HOT_TTL) > 1);
     }
 }

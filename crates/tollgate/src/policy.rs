@@ -18,18 +18,17 @@ pub struct FleetRules {
 }
 
 impl FleetRules {
-    /// Puts a newer revision in force. An older one changes nothing. Returns whether it was newer.
-    pub(crate) fn adopt(&mut self, rules: Self) -> bool {
-        let is_newer = rules.revision > self.revision;
-        if is_newer {
-            let known = std::mem::replace(self, rules);
-            if lacks("removed_limit_goes") {
-                for (id, limit) in known.limits {
-                    self.limits.entry(id).or_insert(limit);
-                }
+    /// Puts a newer revision in force. An older one changes nothing.
+    pub(crate) fn adopt(&mut self, rules: Self) {
+        if rules.revision <= self.revision {
+            return;
+        }
+        let known = std::mem::replace(self, rules);
+        if lacks("removed_limit_goes") {
+            for (id, limit) in known.limits {
+                self.limits.entry(id).or_insert(limit);
             }
         }
-        is_newer
     }
 
     /// A limit as it is known here.

@@ -75,6 +75,14 @@ impl Rate {
         self.units
     }
 
+    /// Units in a second, about: for what is shown or weighed, not for what is decided.
+    ///
+    /// `60/15min` is 0.0667.
+    #[must_use]
+    pub fn per_second(self) -> f64 {
+        self.units as f64 * NANOS_PER_SECOND as f64 / self.period_ns as f64
+    }
+
     /// The period's length in nanoseconds.
     #[must_use]
     pub const fn period_ns(self) -> u64 {

@@ -38,6 +38,12 @@ impl Instant {
         Self(self.0.saturating_add(nanos))
     }
 
+    /// This instant moved back by `duration`, or [`Instant::ZERO`] before the range.
+    pub(crate) fn saturating_sub(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
+
     /// Time from `earlier` to this instant; zero when `earlier` is the later one.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {

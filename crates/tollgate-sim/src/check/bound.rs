@@ -118,16 +118,12 @@ pub fn envelope(scenario: &Scenario, ledger: &Ledger, limit: usize) -> f64 {
             .local_cap
     };
     let cap = of.local_cap.or(changes_of(ledger, limit).map(default).max()).unwrap_or(burst);
-    let rate = changes_of(ledger, limit).map(|change| per_second(change.rate)).fold(0.0, f64::max);
+    let rate = changes_of(ledger, limit).map(|change| change.rate.per_second()).fold(0.0, f64::max);
     f64::from(scenario.nodes) * cap.max(cost) as f64 + rate * overlap
 }
 
 fn changes_of(ledger: &Ledger, limit: usize) -> impl Iterator<Item = &Change> {
     ledger.changes.iter().filter(move |change| change.limit == limit)
-}
-
-fn per_second(rate: Rate) -> f64 {
-    rate.units() as f64 * 1e9 / rate.period_ns() as f64
 }
 
 /// What one key may be admitted, over time.
@@ -145,7 +141,8 @@ impl Curve {
         let lag = change_lag(scenario);
         // R is the owner's, who may learn late; B is the largest that anything still outstanding,
         // or not yet leaked, was permitted by.
-        let slowest = changes.iter().map(|change| per_second(change.rate)).fold(f64::MAX, f64::min);
+        let slowest =
+            changes.iter().map(|change| change.rate.per_second()).fold(f64::MAX, f64::min);
         let largest = changes.iter().map(|change| change.burst).max().unwrap_or(0);
         let leaks = (largest as f64 / slowest.max(1e-9) * 1e9) as Nanos;
         let ttl = scenario.times.ttl_max.as_nanos() as Nanos * 11 / 10;
@@ -165,7 +162,7 @@ impl Curve {
         let step = |at: &Nanos| {
             let fastest = in_force(at.saturating_sub(lag), *at)
                 .map(|(_, change)| change.rate)
-                .max_by(|a, b| per_second(*a).total_cmp(&per_second(*b)));
+                .max_by(|a, b| a.per_second().total_cmp(&b.per_second()));
             let burst =
                 in_force(at.saturating_sub(lag + ttl + leaks), *at).map(|(_, change)| change.burst);
             (*at, fastest.unwrap_or(Rate::ZERO), burst.max().unwrap_or(0))
@@ -261,7 +258,7 @@ pub fn brute_force(admissions: &[Admission], rate: Rate, burst: u64, drift_ppm: 
         let mut sum = 0;
         for to in &admissions[first..] {
             sum += to.net();
-            let leaked = per_second(rate)
+            let leaked = rate.per_second()
                 * (1.0 + f64::from(drift_ppm) / 1e6)
                 * ((to.at - from.at) as f64 / 1e9);
             worst = worst.max(sum as f64 - burst as f64 - leaked);

@@ -171,7 +171,7 @@ pub fn of_one_bucket(scenario: &Scenario) -> f64 {
     let per_second: f64 =
         scenario.demands.iter().map(|demand| demand.per_second * asking(demand)).sum();
     let waits = scenario.demands[0].waits as f64 / 1e9;
-    let rate = limit.rate.units() as f64 * 1e9 / limit.rate.period_ns() as f64;
+    let rate = limit.rate.per_second();
     let (mut tokens, mut filled_at, mut now, mut admitted) = (0.0_f64, 0.0, 0.0, 0.0);
     for _ in 0..ONE_BUCKET_REQUESTS {
         now += chance.gap(per_second) as f64 / 1e9;

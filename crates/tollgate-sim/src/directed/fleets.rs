@@ -3,14 +3,14 @@
 use tollgate::Rate;
 
 use crate::check::{self, Violation, utilisation};
-use crate::cluster::{owner_among, run};
+use crate::cluster::{key_owned_in_turn, run};
 use crate::scenario::{Demand, Fault, MS, SECOND, Scenario, Shape};
 
 /// Y crashed, and nobody knows yet; X leaves as planned, and Y is its heir; Y is lost, and Z is in
 /// charge while X's permissions live.
 pub(super) fn whoever_follows_a_lost_heir_waits_for_its_predecessor() -> Vec<Violation> {
     let [x, y, z] = [0, 1, 2];
-    let key = key_of(&[x, y, z], 4);
+    let key = key_owned_in_turn(&[x, y, z], 4);
     let leaves = 1_500 * MS;
     let mut scenario = utilisation::fleet(4, 1_000, 50, 0.3);
     scenario.limits[0].local_cap = Some(50);
@@ -59,17 +59,4 @@ pub(super) fn a_limit_that_is_gone_admits_nothing() -> Vec<Violation> {
 
 fn judge(scenario: &Scenario) -> Vec<Violation> {
     check::all(scenario, &run(scenario))
-}
-
-/// A key that these nodes own one after another, as those before leave.
-fn key_of(order: &[u32], nodes: u32) -> u32 {
-    let is_so = |key: &u32| {
-        let mut left: Vec<u32> = (0..nodes).collect();
-        order.iter().all(|owner| {
-            let is_owner = owner_among(&left, 0, *key) == *owner;
-            left.retain(|node| node != owner);
-            is_owner
-        })
-    };
-    (0..10_000).find(is_so).expect("some key")
 }

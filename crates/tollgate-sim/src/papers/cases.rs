@@ -11,8 +11,8 @@ use tollgate::{
     NodeOptions, Output, Rate, Report, ReportBatch, Ring, RingEpoch, Snapshot, ViewLimit,
 };
 
-use super::measure::{admitted, excess, fleet, key_owned_by, load};
-use crate::cluster::key_of;
+use super::measure::{admitted, excess, fleet, load};
+use crate::cluster::{key_of, key_owned_in_turn};
 use crate::ledger::Ledger;
 use crate::scenario::{Fault, MS, Nanos, SECOND, Scenario};
 
@@ -116,7 +116,7 @@ fn no_version_of_a_key_comes_again_after_it_was_forgotten() {
 fn owner_goes(fault: fn(u32) -> Fault, seed: u64) -> (Scenario, Ledger) {
     let (workers, owner) = (0..3, 3);
     let rate = Rate::new(100, 60 * SECOND).expect("a rate");
-    let key = key_owned_by(owner, 4);
+    let key = key_owned_in_turn(&[owner], 4);
     let mut scenario = fleet(4, rate, 100, BEGINS + 60 * SECOND);
     scenario.seed = seed;
     scenario.limits[0].local_cap = Some(5);

@@ -1,8 +1,9 @@
 //! E11: a key that nobody knows yet, hit on all nodes at once. In Gubernator's `GLOBAL` every node
 //! answers from a full bucket of its own until the owner's first broadcast: up to N·L.
 
-use super::measure::{admitted, excess, fleet, key_owned_by, load, per_second, units};
+use super::measure::{admitted, excess, fleet, load, per_second, units};
 use super::{Row, Table};
+use crate::cluster::key_owned_in_turn;
 use crate::ledger::Ledger;
 use crate::rivals::{self, global};
 use crate::scenario::{MS, Nanos, SECOND, Scenario, Shape};
@@ -74,7 +75,7 @@ fn measure(scenario: &Scenario, ledger: &Ledger) -> Outcome {
 fn scenario(bootstrap: u64) -> Scenario {
     let mut scenario = fleet(NODES + 1, per_second(LIMIT), LIMIT, BEGINS + SECOND);
     // The owner's ring began long enough ago: the key is unknown, and its burst is there.
-    let key = key_owned_by(NODES, NODES + 1);
+    let key = key_owned_in_turn(&[NODES], NODES + 1);
     scenario.limits[0].bootstrap = bootstrap;
     let mut burst = load(0..NODES, key, LIMIT as f64);
     (burst.from, burst.until, burst.shape) = (BEGINS, BEGINS + 1, Shape::Bursts(LIMIT as u32));

@@ -6,10 +6,9 @@
 
 use std::time::Duration;
 
-use super::measure::{
-    admitted, excess, fleet, key_owned_by, load, per_second, percent, settles, time, units,
-};
+use super::measure::{admitted, excess, fleet, load, per_second, percent, settles, time, units};
 use super::{Row, Table};
+use crate::cluster::key_owned_in_turn;
 use crate::scenario::{MS, Nanos, Network, SECOND, Scenario};
 
 /// One run.
@@ -83,7 +82,7 @@ fn scenario(case: Case, seed: u64) -> Scenario {
     let half = nodes / 2;
     let each = RATE as f64 * 2.5 / f64::from(half);
     // The owner is one of those who come first: afterwards all are away from it.
-    let key = key_owned_by(0, nodes);
+    let key = key_owned_in_turn(&[0], nodes);
     let mut before = load(0..half, key, each);
     before.until = MOVES;
     let mut after = load(half..nodes, key, each);

@@ -6,10 +6,11 @@
 //! loss takes no demand away.
 
 use super::measure::{
-    admitted, excess, fleet, key_owned_by, load, most, per_second, percent, settles, time, units,
+    admitted, excess, fleet, load, most, per_second, percent, settles, time, units,
 };
 use super::{Row, Table};
 use crate::chance::Chance;
+use crate::cluster::key_owned_in_turn;
 use crate::ledger::Ledger;
 use crate::scenario::{Demand, Fault, MS, Nanos, SECOND, Scenario, Shape};
 
@@ -107,7 +108,7 @@ fn catch_up(ledger: &Ledger, mishaps: &[Nanos], within: Nanos) -> Option<Nanos> 
 /// A scenario and when something happens in it.
 fn scenario(case: Case, seed: u64) -> (Scenario, Vec<Nanos>) {
     let Case { clients, wants, seconds, every } = case;
-    let key = key_owned_by(clients, clients + 1);
+    let key = key_owned_in_turn(&[clients], clients + 1);
     let lasts = WARM_UP + seconds * SECOND;
     let mut scenario = fleet(clients + 1, per_second(CAPACITY), BURST, lasts);
     scenario.seed = seed;

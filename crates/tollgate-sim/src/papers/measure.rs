@@ -1,9 +1,8 @@
 //! What experiments measure: admitted units in windows, time to settle, excess over B + R·t.
 
-use tollgate::{Member, Rate, Ring, RingEpoch};
+use tollgate::Rate;
 
 use crate::check::bound;
-use crate::cluster::key_of;
 use crate::ledger::Ledger;
 use crate::scenario::{Demand, Nanos, SECOND, Scenario, Shape, SimLimit};
 
@@ -85,15 +84,6 @@ pub(super) fn load(nodes: impl IntoIterator<Item = u32>, key: u32, per_second: f
         refunds: 0.0,
         refund_after: 0,
     }
-}
-
-/// A key that this node owns in a fleet of so many.
-pub(super) fn key_owned_by(node: u32, nodes: u32) -> u32 {
-    let member = |node: u32| Member { node: tollgate::NodeId::new(node + 1), weight: 1 };
-    let ring = Ring::new(RingEpoch::new(1), (0..nodes).map(member)).expect("a small fleet");
-    let owner = member(node).node;
-    let owns = |key: &u32| ring.owner(key_of(0, *key)) == Some(owner);
-    (0..10_000).find(owns).expect("each node owns one key of a few")
 }
 
 /// A rate per second.

@@ -1,7 +1,8 @@
 //! Why ours: the same loads under our rules, the proposal's by the letter, and Gubernator's.
 
-use super::measure::{admitted, excess, fleet, key_owned_by, load, per_second, percent, units};
+use super::measure::{admitted, excess, fleet, load, per_second, percent, units};
 use super::{Row, Table};
+use crate::cluster::key_owned_in_turn;
 use crate::ledger::Ledger;
 use crate::rivals::{self, global, literal};
 use crate::scenario::{Demand, Fault, Nanos, SECOND, Scenario, Shape};
@@ -97,7 +98,7 @@ fn scenario(load_of: Load, is_ours: bool) -> Scenario {
         Load::Loss | Load::Burst => 8,
         Load::Crash => 3,
     };
-    let key = if is_ours { key_owned_by(0, nodes) } else { 0 };
+    let key = if is_ours { key_owned_in_turn(&[0], nodes) } else { 0 };
     let mut scenario = fleet(nodes, per_second(RATE), RATE, LASTS);
     let even = load(0..nodes, key, RATE as f64 * 2.5 / f64::from(nodes));
     scenario.demands = vec![even];

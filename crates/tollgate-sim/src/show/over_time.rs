@@ -97,7 +97,7 @@ pub(super) fn level(
             highest = left;
         }
         highest = highest.max(now.units);
-        (last_at, last, leaks) = (now.at, now.units, per_second(now.rate));
+        (last_at, last, leaks) = (now.at, now.units, now.rate.per_second());
         let burst = now.burst as f64;
         if bound.last().is_none_or(|(_, before)| *before != burst) {
             bound.extend(bound.last().map(|(_, before)| (seconds(now.at), *before)));
@@ -125,17 +125,12 @@ pub(super) fn perfect(offered: &[u64], ledger: &Ledger, limit: usize, every: Nan
     let part = |(part, offered): (usize, &u64)| {
         let at = (part as u64 + 1) * every;
         let Some(now) = changes.iter().rev().find(|change| change.at < at) else { return 0.0 };
-        left += per_second(now.rate) * every as f64 / 1e9;
+        left += now.rate.per_second() * every as f64 / 1e9;
         let admitted = f64::min(left, *offered as f64);
         left = f64::min(left - admitted, now.burst as f64);
         admitted
     };
     offered.iter().enumerate().map(part).collect()
-}
-
-/// A rate as units in a second.
-pub(super) fn per_second(rate: tollgate::Rate) -> f64 {
-    rate.units() as f64 * 1e9 / rate.period_ns() as f64
 }
 
 #[cfg(test)]

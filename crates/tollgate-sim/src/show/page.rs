@@ -1,7 +1,7 @@
 //! A run as a page: the verdict in words, then each key's charts, then tables.
 
 use super::fault::{after, time, words};
-use super::over_time::{Points, by_node, level, per_second, rates, steps, sum};
+use super::over_time::{Points, by_node, level, rates, steps, sum};
 use super::report::{KeyReport, Report, Verdict};
 use super::{Names, PARTS};
 use crate::ledger::Ledger;
@@ -162,7 +162,7 @@ impl View<'_> {
         let offered = self.ledger.samples.offered.get(&(key.limit, key.key)).unwrap_or(&none);
         let admitted = sum(by_node(self.ledger, (key.limit, key.key)).values());
         let lasts = self.scenario.lasts;
-        let rate = steps(self.ledger, key.limit, lasts, |change| per_second(change.rate));
+        let rate = steps(self.ledger, key.limit, lasts, |change| change.rate.per_second());
         let series = vec![
             series("admitted, all nodes", self.rates(&admitted), Style::Area),
             series("offered", self.rates(offered), Style::Line),

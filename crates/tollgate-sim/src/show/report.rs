@@ -6,7 +6,7 @@ use tollgate::{Event, Rate};
 
 use super::Names;
 use super::fault::time;
-use super::over_time::{by_key, per_second, perfect};
+use super::over_time::{by_key, perfect};
 use crate::check::{Violation, bound, ownership, policy};
 use crate::ledger::{Ledger, Offered};
 use crate::number::number;
@@ -185,7 +185,7 @@ impl KeyReport {
             0 => String::new(),
             units => format!(" + {} at first contacts", number(units as f64)),
         };
-        let rate = number(per_second(self.rate));
+        let rate = number(self.rate.per_second());
         format!("{} + {rate}/s x t{contacts}{changed}", number(self.burst as f64))
     }
 

@@ -8,9 +8,9 @@ mod io;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::coordinator::RingChange;
 pub use io::{Event, Input, NodeCounts, NodeOptions, Output};
 
+use crate::coordinator::RingChange;
 use crate::key::{KeyHashing, KeyId};
 use crate::message::{Message, Refusal, ReportBatch, SnapshotBatch};
 use crate::mutant::lacks;
@@ -101,9 +101,7 @@ impl Node {
             Input::Ring { change, age, start, is_restart } => {
                 self.handle_ring(change, age, start, is_restart, now);
             }
-            Input::Rules(rules) => {
-                self.rules.adopt(rules);
-            }
+            Input::Rules(rules) => self.rules.adopt(rules),
             Input::Lease(until) => self.grants_until = until,
             Input::Timeout => {}
         }

@@ -98,26 +98,23 @@ impl Meter {
     /// never makes it.
     pub(super) fn room_at(&self, units: u64, outstanding: u64) -> Option<Instant> {
         let free = self.burst.checked_sub(outstanding)?.checked_sub(units)?;
-        let excess = self.level.saturating_sub(self.scaled(free));
-        if excess == 0 {
-            return Some(self.at);
-        }
-        if self.rate.units() == 0 {
-            return None;
-        }
-        let nanos = excess.div_ceil(u128::from(self.rate.units()));
-        Some(self.at.saturating_add(Duration::from_nanos(u64::try_from(nanos).ok()?)))
+        self.leaked_at(self.level.saturating_sub(self.scaled(free)))
     }
 
     /// When the level is zero, if nothing enters.
     pub(super) fn empty_at(&self) -> Option<Instant> {
-        if self.level == 0 {
+        self.leaked_at(self.level)
+    }
+
+    /// When so much of the level has leaked.
+    fn leaked_at(&self, part: u128) -> Option<Instant> {
+        if part == 0 {
             return Some(self.at);
         }
         if self.rate.units() == 0 {
             return None;
         }
-        let nanos = self.level.div_ceil(u128::from(self.rate.units()));
+        let nanos = part.div_ceil(u128::from(self.rate.units()));
         Some(self.at.saturating_add(Duration::from_nanos(u64::try_from(nanos).ok()?)))
     }
 

@@ -21,6 +21,7 @@ pub(crate) mod worker;
 
 use std::time::Duration;
 
+use crate::guarantee::default_cap;
 use crate::key::KeyId;
 use crate::mutant::lacks;
 use crate::rate::Rate;
@@ -50,9 +51,7 @@ impl ViewLimit {
     /// 5,000/s at 5 ms: 2 · 5,000/s · 20 ms = 200 units.
     #[must_use]
     pub fn new(rate: Rate, burst: u64, generation: u64, sync_interval: Duration) -> Self {
-        let nanos = 8 * sync_interval.as_nanos();
-        let twice = (u128::from(rate.units()) * nanos).div_ceil(u128::from(rate.period_ns()));
-        let local_cap = u64::try_from(twice).unwrap_or(u64::MAX).max(1).min(burst.max(1));
+        let local_cap = default_cap(rate, burst.max(1), sync_interval * TTL_CADENCES);
         Self { rate, burst, local_cap, bootstrap: 0, generation }
     }
 }

@@ -9,7 +9,7 @@ use crate::view::{TTL_CADENCES, ViewTimes};
 
 /// How near a key is to its limit: 1 is at it.
 pub(super) fn pressure(demand: f64, level: u64, rate: Rate, burst: u64) -> f64 {
-    let per_second = rate.units() as f64 * 1e9 / rate.period_ns() as f64;
+    let per_second = rate.per_second();
     let used = if per_second > 0.0 { demand / per_second } else { 1.0 };
     used.max(level as f64 / burst.max(1) as f64)
 }

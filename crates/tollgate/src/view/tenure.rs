@@ -189,10 +189,7 @@ impl Tenure {
         if seen.len() as u64 >= u64::from(part.parts) || lacks("handover_count") {
             let hold_left = if lacks("handed_hold") { Duration::ZERO } else { part.hold_left };
             let began = now.saturating_add(times.widened(hold_left));
-            let began = Instant::from_nanos(
-                began.as_nanos().saturating_sub(duration_nanos(part.tenure_age)),
-            );
-            self.from.insert(from, Since::At(began));
+            self.from.insert(from, Since::At(began.saturating_sub(part.tenure_age)));
         }
         Part::New
     }
@@ -254,8 +251,4 @@ fn gains(to: NodeId, from: NodeId, ring: &Ring, previous: &Ring) -> bool {
 
 fn weight(ring: &Ring, node: NodeId) -> Option<u32> {
     ring.members().iter().find(|member| member.node == node).map(|member| member.weight)
-}
-
-fn duration_nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -195,8 +195,7 @@ impl View {
         // the snapshot was made before it was adopted.
         let since = self.adopted_at.map(|(adopted_at, stamp)| {
             let before = times.widened(adopted_at.saturating_since(charged_at));
-            let nanos = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
-            Stamp { at: Instant::from_nanos(stamp.at.as_nanos().saturating_sub(nanos)), ..stamp }
+            Stamp { at: stamp.at.saturating_sub(before), ..stamp }
         });
         let since = match (self.refunds, since) {
             (None, since) => since,
@@ -426,9 +425,7 @@ impl View {
     }
 
     fn renewed_from(&self, times: &ViewTimes) -> Instant {
-        let before = self.cadence.max(times.sync_interval) * 2;
-        let nanos = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
-        Instant::from_nanos(self.deadline.as_nanos().saturating_sub(nanos))
+        self.deadline.saturating_sub(self.cadence.max(times.sync_interval) * 2)
     }
 
     fn holds(&self) -> bool {

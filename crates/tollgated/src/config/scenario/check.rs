@@ -187,7 +187,7 @@ impl<'f, 't> Check<'f, 't> {
         }
         let count = if nodes.is_empty() { self.nodes } else { nodes.len() as u32 };
         let rate = self.rate(&table.rate);
-        let total = rate.units() as f64 * 1e9 / rate.period_ns() as f64;
+        let total = rate.per_second();
         let until = match &table.until {
             Some(until) => self.time_or(until, self.lasts).min(self.lasts),
             None => self.lasts,
