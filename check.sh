@@ -100,7 +100,7 @@ fuzz() {
     return
   fi
   local target
-  for target in rate limiter resp http grpc config; do
+  for target in rate limiter resp http grpc config command peer_frame session_frame hello; do
     local seeds=() words=()
     if [ "$target" = config ]; then
       seeds=(fuzz/corpus/config examples) words=(-dict=fuzz/config.dict)

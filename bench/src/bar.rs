@@ -15,7 +15,7 @@ enum Limit {
 }
 
 /// The limits of all bars, by name.
-const BARS: [(&str, Limit); 39] = [
+const BARS: [(&str, Limit); 41] = [
     ("handle", AtMost(1.0)),
     ("handle-2-threads", AtMost(0.7)),
     ("denied", AtMost(1.1)),
@@ -23,6 +23,8 @@ const BARS: [(&str, Limit); 39] = [
     ("keyed-1m", AtMost(0.6)),
     ("keyed-1m-2-threads", AtMost(0.55)),
     ("credit-keyed-1k", AtMost(1.1)),
+    ("fleet-keyed-1k", AtMost(1.3)),
+    ("fleet-handle", AtMost(1.3)),
     ("request", AtMost(0.05)),
     ("disabled-ns", AtMost(2.0)),
     ("memory-1m-bytes", AtMost(53.0)),

@@ -33,6 +33,8 @@ pub fn hot(case: &str) -> Option<()> {
         "handle" => ours::handle(1),
         "handle-denied" => vec![ours::denied()],
         "keyed-1k" => ours::keyed(1000, &keys, 1),
+        "fleet-keyed-1k" => vec![ours::fleet_keyed(1000, &keys)],
+        "fleet-handle" => vec![ours::fleet_handle()],
         "request" => vec![ours::request(tenants())],
         "disabled" => vec![ours::disabled()],
         "governor" => peers::governor_direct(1),
@@ -74,7 +76,7 @@ fn count(case: &str) -> f64 {
 
 const CHUNKS: usize = 64;
 /// In the order of printing.
-const CASES: [&str; 10] = [
+const CASES: [&str; 12] = [
     "governor",
     "governor-denied",
     "governor-keyed-1k",
@@ -83,6 +85,8 @@ const CASES: [&str; 10] = [
     "handle",
     "handle-denied",
     "keyed-1k",
+    "fleet-handle",
+    "fleet-keyed-1k",
     "request",
     "disabled",
 ];

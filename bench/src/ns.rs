@@ -47,6 +47,17 @@ pub fn run(filter: &str) -> bool {
         let theirs = Contender::new("rate cells", ours::keyed(1000, &stream, 1));
         short |= compare_contenders("credit-keyed-1k", ours, theirs);
     }
+    if wanted("fleet-keyed-1k") {
+        let stream = stream(1000, 64 * CHUNK);
+        let ours = Contender::new("a fleet's", vec![ours::fleet_keyed(1000, &stream)]);
+        let theirs = Contender::new("a node's", ours::keyed(1000, &stream, 1));
+        short |= compare_contenders("fleet-keyed-1k", ours, theirs);
+    }
+    if wanted("fleet-handle") {
+        let ours = Contender::new("a fleet's", vec![ours::fleet_handle()]);
+        let theirs = Contender::new("a node's", ours::handle(1));
+        short |= compare_contenders("fleet-handle", ours, theirs);
+    }
     if wanted("request") {
         let tenants: Arc<[String]> =
             stream(1000, 64 * CHUNK).iter().map(|key| text(key).to_owned()).collect();

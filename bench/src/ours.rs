@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::{
-    Charged, Clock, Credits, Descriptor, Entry, Handle, Instant, KeyId, Keyed, Limit, LimitSpec,
-    Limiter, Options, Part, Permit, Request,
+    Charged, Clock, Credits, Descriptor, Entry, FleetLimitId, Handle, Instant, KeyId, Keyed, Limit,
+    LimitSpec, Limiter, Numbered, Options, Part, Permit, Request,
 };
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
@@ -72,7 +72,8 @@ pub fn credit(keys: u64, stream: &Arc<[Key]>) -> Worker {
     };
     let permit = Permit { floor: 0, ceiling: u64::MAX, deadline: Instant::MAX, remaining: 0 };
     for number in 0..keys {
-        assert_eq!(credits.charge(id(&key(number)), 1, clock.now()), Charged::Stale);
+        let charged = credits.charge(id(&key(number)), FleetLimitId(1), 1, clock.now());
+        assert_eq!(charged, Charged::Stale { is_new: true });
     }
     credits.drain(clock.now(), |_| {});
     for number in 0..keys {
@@ -82,7 +83,7 @@ pub fn credit(keys: u64, stream: &Arc<[Key]>) -> Worker {
     Box::new(move || {
         let mut allowed = 0;
         for key in cursor.chunk() {
-            let charged = credits.charge(id(key), 1, clock.now());
+            let charged = credits.charge(id(key), FleetLimitId(1), 1, clock.now());
             allowed += u64::from(matches!(charged, Charged::Allowed { .. }));
         }
         chunks += 1;
@@ -93,6 +94,61 @@ pub fn credit(keys: u64, stream: &Arc<[Key]>) -> Worker {
         }
         allowed
     })
+}
+
+/// A limit of a fleet, whose keys are all permitted what they ask for, by its limiter.
+pub fn fleet_keyed(keys: u64, stream: &Arc<[Key]>) -> Worker {
+    let limiter = fleet(keys);
+    let mut api = limiter.keyed("default", "api").expect("the limit is in force");
+    for number in 0..keys {
+        let decision = api.check(&[Part::Text(&key(number))], 1);
+        assert!(decision.is_ok_and(|decision| !decision.is_allowed()), "nothing is permitted yet");
+    }
+    permit_all(&limiter);
+    let credits = limiter.credits().expect("a member of a fleet").clone();
+    let (clock, mut cursor, mut chunks) = (Clock::system(), Cursor::new(stream, 0, 1), 0);
+    Box::new(move || {
+        let mut allowed = 0;
+        for key in cursor.chunk() {
+            let decision = api.check(&[Part::Text(key)], 1);
+            allowed += u64::from(decision.is_ok_and(|decision| decision.is_allowed()));
+        }
+        chunks += 1;
+        if chunks % 64 == 0 {
+            credits.drain(clock.now(), |drained| {
+                black_box(drained);
+            });
+        }
+        allowed
+    })
+}
+
+/// One key of such a limit by handle.
+pub fn fleet_handle() -> Worker {
+    let limiter = fleet(1);
+    let entries = [Entry::new("user", "user:00000000000")];
+    let mut handle = limiter.handle("default", &Descriptor::new(&entries).expect("one entry"));
+    assert!(!handle.check(1).is_allowed());
+    permit_all(&limiter);
+    handle_worker(handle)
+}
+
+fn fleet(keys_max: u64) -> Limiter {
+    let options = Options { keys_max, fleet: true, ..Options::default() };
+    let limiter = Limiter::new(vec![], options).expect("sound options");
+    let spec = LimitSpec { guarantee: "eventual", ..api("1/10s", BURST) };
+    let limit = Limit::parse(&spec).expect("a sound limit");
+    let limits = vec![Numbered { limit, number: FleetLimitId(1), generation: 1 }];
+    limiter.replace_numbered(limits, 1).expect("one limit");
+    limiter
+}
+
+fn permit_all(limiter: &Limiter) {
+    let credits = limiter.credits().expect("a member of a fleet");
+    let permit = Permit { floor: 0, ceiling: u64::MAX, deadline: Instant::MAX, remaining: BURST };
+    let mut keys = Vec::new();
+    credits.drain(limiter.now(), |drained| keys.push(drained.key));
+    keys.iter().for_each(|key| assert_eq!(credits.permit(*key, &permit), Some(0)));
 }
 
 /// A limiter whose `keys` keys have all been charged, and owe for months.

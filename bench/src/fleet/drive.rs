@@ -80,8 +80,8 @@ struct Host {
 struct Worker {
     host: Host,
     credits: Credits,
-    /// By key: what its cell returned, and what was refused, since it was drained last.
-    untold: Vec<(u64, u64)>,
+    /// By key: what its cell returned since it was drained last.
+    untold: Vec<u64>,
     usages: Vec<Usage>,
     /// What is left of a request.
     part: f64,
@@ -105,7 +105,11 @@ impl Fleet {
         let times = plan.options.times;
         let rate = Rate::new(plan.rate, 1_000_000_000).expect("a rate");
         let limit = ViewLimit::new(rate, plan.burst, 1, times.sync_interval);
-        let rules = FleetRules { revision: 1, limits: BTreeMap::from([(LIMIT, limit)]) };
+        let rules = FleetRules {
+            revision: 1,
+            limits: BTreeMap::from([(LIMIT, limit)]),
+            ..FleetRules::default()
+        };
         let none = Ring::new(RingEpoch::ZERO, []).expect("an empty ring");
         let members = (1..=plan.owners).map(|node| Member { node: NodeId::new(node), weight: 1 });
         let ring = Ring::new(RingEpoch::ZERO.next(), members).expect("each node is there once");
@@ -124,7 +128,7 @@ impl Fleet {
         let worker = |index: u32| Worker {
             host: host(plan.owners + 1 + index),
             credits: Credits::new(u64::from(plan.keys)),
-            untold: vec![(0, 0); plan.keys as usize],
+            untold: vec![0; plan.keys as usize],
             usages: Vec::new(),
             part: f64::from(index) / f64::from(plan.workers),
             admitted: 0,
@@ -249,20 +253,20 @@ impl Fleet {
     fn take_requests(&mut self, index: usize) {
         let now = self.now;
         let sum = self.shares.last().copied().unwrap_or(0.0);
-        let Worker { credits, untold, part, admitted, .. } = &mut self.workers[index];
+        let Worker { credits, part, admitted, .. } = &mut self.workers[index];
         *part += self.plan.per_second * self.plan.tick.as_secs_f64();
         while *part >= 1.0 {
             *part -= 1.0;
             let drawn = self.chance.fraction() * sum;
             let number = self.shares.partition_point(|up_to| *up_to <= drawn);
             self.seen.asked += 1;
-            match credits.charge(id(number as u32), 1, now) {
+            match credits.charge(id(number as u32), LIMIT, 1, now) {
                 Charged::Allowed { .. } => {
                     self.seen.admitted += 1;
                     *admitted += 1;
                     self.keys[number].admit(self.plan.rate, now);
                 }
-                Charged::OverLimit { .. } | Charged::Stale => untold[number].1 = 1,
+                Charged::OverLimit { .. } | Charged::Stale { .. } => {}
                 Charged::Full => unreachable!("there is room for all keys"),
             }
         }
@@ -298,7 +302,7 @@ impl Host {
 /// What a worker's node acts on.
 struct Turn<'a> {
     credits: &'a Credits,
-    untold: &'a mut [(u64, u64)],
+    untold: &'a mut [u64],
     sent: &'a mut Vec<(NodeId, Message)>,
     seen: &'a mut Seen,
     now: Instant,
@@ -309,9 +313,9 @@ impl Turn<'_> {
     fn drain(&mut self, host: &mut Host, usages: &mut Vec<Usage>) {
         loop {
             self.credits.drain(self.now, |drained| {
-                let untold = &mut self.untold[number(drained.key) as usize];
-                let (returned, refused) = std::mem::take(untold);
-                usages.push(Usage { limit: LIMIT, drained, returned, waiting: 0, refused });
+                let returned = std::mem::take(&mut self.untold[number(drained.key) as usize]);
+                let (limit, refused) = (drained.limit, drained.refused);
+                usages.push(Usage { limit, drained, returned, waiting: 0, refused });
             });
             if usages.is_empty() {
                 return;
@@ -331,7 +335,7 @@ impl Turn<'_> {
                 match host.node.poll() {
                     Output::Permit { key, permit } => {
                         let returned = self.credits.permit(key, &permit).unwrap_or(0);
-                        self.untold[number(key) as usize].0 += returned;
+                        self.untold[number(key) as usize] += returned;
                     }
                     Output::Evict { key, taken } => evicted.push((key, taken)),
                     Output::Send { to, message } => self.sent.push((to, message)),

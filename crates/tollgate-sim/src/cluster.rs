@@ -343,7 +343,7 @@ impl<'s> Cluster<'s> {
         }
         let Some(process) = &mut self.places[node as usize].process else { return };
         if process.is_leaving && process.machine.node.is_handed_over() {
-            self.places[node as usize].process = None;
+            self.end_process(node);
             return;
         }
         if process.machine.wakes_at == Instant::MAX {
@@ -419,11 +419,6 @@ impl<'s> Cluster<'s> {
     // What is seen at the end.
 
     fn end(mut self) -> Ledger {
-        for place in &self.places {
-            if let Some(process) = &place.process {
-                self.ledger.counts.push((place.id.get() - 1, process.machine.node.counts()));
-            }
-        }
         for (key, (limit, number)) in &self.keys {
             let owners: Vec<u32> = self
                 .places
@@ -452,7 +447,17 @@ impl<'s> Cluster<'s> {
                 }
             }
         }
+        for node in 0..self.scenario.nodes {
+            self.end_process(node);
+        }
         self.ledger
+    }
+
+    /// A process ends. Returns what it leaves.
+    fn end_process(&mut self, node: u32) -> Option<Process> {
+        let process = self.places[node as usize].process.take()?;
+        self.ledger.counts.push((node, process.machine.node.counts()));
+        Some(process)
     }
 }
 
@@ -504,7 +509,8 @@ fn rules_of(scenario: &Scenario) -> FleetRules {
         let id = FleetLimitId(index as u32);
         (id, ViewLimit { local_cap, bootstrap: limit.bootstrap, ..view })
     };
-    FleetRules { revision: 1, limits: scenario.limits.iter().enumerate().map(view).collect() }
+    let limits = scenario.limits.iter().enumerate().map(view).collect();
+    FleetRules { revision: 1, limits, ..FleetRules::default() }
 }
 
 fn session_options(scenario: &Scenario) -> SessionOptions {

@@ -64,11 +64,12 @@ impl Control {
     pub(crate) fn new(options: SessionOptions, rules: FleetRules, nodes: u32) -> Self {
         let sessions = || Sessions::new(options).expect("the scenario was checked");
         let mut state = State::default();
-        let found = Command::Found { secret: FleetSecret::new([7; 32]) };
+        let secret = FleetSecret::new([7; 32]);
+        let found = Command::Found { secret, fleet: 7, voters_max: 3 };
         state.apply(found).expect("the first command");
         let mut changes = Vec::new();
         for _ in 0..nodes {
-            let effects = state.apply(Command::Join { node: None, weight: 1 }).expect("few nodes");
+            let effects = state.apply(joining(None)).expect("few nodes");
             changes = effects.ring.map(|change| (0, change)).into_iter().collect();
         }
         let mut control = Self {
@@ -169,18 +170,16 @@ impl Control {
     }
 
     fn join(&mut self, node: NodeId, at: Nanos) {
-        let before = self.state.ring().epoch();
-        let effects = match self.state.apply(Command::Join { node: Some(node), weight: 1 }) {
+        let effects = match self.state.apply(joining(Some(node))) {
             Ok(effects) => effects,
             Err(refused) => unreachable!("a scenario's nodes can join: {refused}"),
         };
-        let Answer::Joined { start, .. } = effects.answer else {
+        let Answer::Joined { start, is_restart, .. } = effects.answer else {
             unreachable!("a join is answered so")
         };
         if let Some(change) = effects.ring {
             self.changes.push((at, change));
         }
-        let is_restart = self.state.ring().epoch() == before;
         let (decided, change) = self.changes.last().cloned().expect("it has joined");
         self.told.insert(node, Told { changes: self.changes.len(), revision: 0 });
         let start = start.get();
@@ -197,7 +196,7 @@ impl Control {
     }
 
     fn membership_changed(&mut self, at: Nanos) {
-        let members: Vec<_> = self.state.members().collect();
+        let members: Vec<_> = self.state.members().map(|seat| (seat.node, seat.start)).collect();
         for replica in &mut self.replicas {
             replica.handle(Event::Members(members.clone()), Instant::from_nanos(at));
         }
@@ -219,4 +218,9 @@ impl Control {
             self.out.push((node, Tell::Rules(self.rules.clone())));
         }
     }
+}
+
+/// A process of no known address: messages in a run go by nodes' numbers.
+fn joining(node: Option<NodeId>) -> Command {
+    Command::Join { node, weight: 1, address: String::new(), is_candidate: false }
 }

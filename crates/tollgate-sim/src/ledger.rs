@@ -87,7 +87,7 @@ pub struct Ledger {
     pub messages: u64,
     /// As said for `messages`.
     pub entries: u64,
-    /// Nodes that ran at the end: what they did.
+    /// What each process did until its end.
     pub counts: Vec<(u32, NodeCounts)>,
     /// What differs after the fleet has rested, in words.
     pub unsettled: Vec<String>,

@@ -26,10 +26,8 @@ pub(crate) struct Machine {
 /// What the driver keeps of a key besides its cell.
 #[derive(Default)]
 struct Kept {
-    limit: Option<FleetLimitId>,
     drained: Option<Drained>,
     returned: u64,
-    refused: u64,
     waiters: VecDeque<Waiter>,
     /// The first waiter's cost, as the node was told.
     told_waiting: u64,
@@ -37,16 +35,18 @@ struct Kept {
 
 impl Kept {
     /// What the node is told of a key.
-    fn usage(&mut self, drained: Drained) -> Option<Usage> {
+    fn usage(&mut self, drained: Drained) -> Usage {
         let waiting = self.waiters.front().map_or(0, |waiter| waiter.cost);
-        (self.drained, self.told_waiting) = (Some(drained), waiting);
-        Some(Usage {
-            limit: self.limit?,
+        // Told again it is no news.
+        let known = Drained { base: None, refused: 0, refund: None, ..drained };
+        (self.drained, self.told_waiting) = (Some(known), waiting);
+        Usage {
+            limit: drained.limit,
             drained,
             returned: std::mem::take(&mut self.returned),
             waiting,
-            refused: std::mem::take(&mut self.refused),
-        })
+            refused: drained.refused,
+        }
     }
 }
 
@@ -134,20 +134,18 @@ impl Machine {
         now: Instant,
     ) -> Answer {
         let kept = self.keys.entry(key).or_default();
-        kept.limit = Some(limit);
+        if !asked.waits {
+            return match self.credits.charge(key, limit, asked.cost, now) {
+                Charged::Allowed { .. } => Answer::Admitted,
+                Charged::OverLimit { .. } | Charged::Full => Answer::Refused { stale: false },
+                Charged::Stale { .. } => Answer::Refused { stale: true },
+            };
+        }
         // Those who wait go first.
-        if kept.waiters.is_empty() || !asked.waits {
-            match self.credits.charge(key, asked.cost, now) {
-                Charged::Allowed { .. } => return Answer::Admitted,
-                Charged::OverLimit { .. } | Charged::Full if !asked.waits => {
-                    kept.refused = asked.cost;
-                    return Answer::Refused { stale: false };
-                }
-                Charged::Stale if !asked.waits => {
-                    kept.refused = asked.cost;
-                    return Answer::Refused { stale: true };
-                }
-                Charged::OverLimit { .. } | Charged::Stale | Charged::Full => {}
+        if kept.waiters.is_empty() {
+            let charged = self.credits.charge_or_wait(key, limit, asked.cost, now);
+            if let Charged::Allowed { .. } = charged {
+                return Answer::Admitted;
             }
         }
         if kept.waiters.len() >= QUEUE_MAX {
@@ -189,14 +187,14 @@ impl Machine {
             let mut usages: Vec<Usage> = Vec::new();
             for one in drained {
                 // Now: what is returned while these are told is told with the next drain.
-                usages.extend(self.keys.get_mut(&one.key).and_then(|kept| kept.usage(one)));
+                usages.extend(self.keys.get_mut(&one.key).map(|kept| kept.usage(one)));
             }
             for key in told {
                 let is_told = usages.iter().any(|usage| usage.drained.key == key);
                 let Some(kept) = self.keys.get_mut(&key).filter(|_| !is_told) else { continue };
                 let Some(last) = kept.drained else { continue };
                 let returned = std::mem::take(&mut kept.returned);
-                usages.extend(kept.usage(Drained { base: None, refund: None, ..last }));
+                usages.push(kept.usage(last));
                 kept.returned = returned;
             }
             for usage in usages {
@@ -247,13 +245,9 @@ impl Machine {
         let Some(kept) = self.keys.get_mut(&key) else { return };
         kept.returned += self.credits.permit(key, permit).unwrap_or(0);
         while let Some(waiter) = kept.waiters.front().copied() {
-            // Asked before, so that waiting on is not refused anew.
-            let passes =
-                matches!(self.credits.peek(key, waiter.cost, now), Charged::Allowed { .. });
-            if !passes {
-                break;
-            }
-            if !matches!(self.credits.charge(key, waiter.cost, now), Charged::Allowed { .. }) {
+            let Some(limit) = kept.drained.map(|drained| drained.limit) else { break };
+            let charged = self.credits.charge_or_wait(key, limit, waiter.cost, now);
+            if !matches!(charged, Charged::Allowed { .. }) {
                 break;
             }
             kept.waiters.pop_front();

@@ -17,7 +17,7 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-pub(crate) use credit::{Credit, Dirty, PLACES_MAX, Position};
+pub(crate) use credit::{Aside, Credit, Dirty, PLACES_MAX, Position};
 
 use crate::key::KeyId;
 use crate::mutant::lacks;
@@ -42,25 +42,29 @@ pub(crate) struct Slot<R: Rest = ()> {
 /// What a cell has besides its state: nothing when it is a rate, five words when it is credit.
 ///
 /// # Safety
-/// All-zero memory is a value of it.
+/// All-zero memory is a value of it, and of what lies aside.
 pub(crate) unsafe trait Rest: Default {
     /// Has the alignment of a slot.
     type Aligned;
+    /// What a cell has besides in other memory, since hardly any charge touches it.
+    type Aside: Default;
 
     /// Starts anew, for a key whose cell begins with this state. The caller holds the slot.
     fn begin(&self, state: u64);
 }
 
-// SAFETY: it has no memory.
+// SAFETY: neither has memory.
 unsafe impl Rest for () {
     type Aligned = u64;
+    type Aside = ();
 
     fn begin(&self, _state: u64) {}
 }
 
-// SAFETY: it is five `AtomicU64`, for which all-zero memory is a value.
+// SAFETY: they are five `AtomicU64` and two, for which all-zero memory is a value.
 unsafe impl Rest for Credit {
     type Aligned = CacheLine;
+    type Aside = Aside;
 
     fn begin(&self, state: u64) {
         self.begin_at(Position::of(state).taken);

@@ -4,6 +4,9 @@
 //! and exchange. Whatever is not that (a new key, a full table, a state from before a change of the
 //! limits) goes through the lock of the key's segment, out of line.
 
+mod shared;
+mod wants;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -11,12 +14,16 @@ use arc_swap::ArcSwap;
 use crate::cell::{Meta, Mutex, Number};
 use crate::counts::Event;
 use crate::decision::{Decided, Outcome, Reason};
+use crate::fleet::Membership;
 use crate::gcra::{Charge, Meter, Verdict};
 use crate::key::{KeyId, Secret};
 use crate::mutant::lacks;
 use crate::rules::{Rule, RuleSet, Tuning};
 use crate::table::{Found, Full, Locked, Table};
 use crate::time::{Clock, Instant};
+
+pub(crate) use shared::Names;
+pub(crate) use wants::{Charges, Want, Wants};
 
 /// What all clones of a limiter share.
 pub(crate) struct Core {
@@ -31,6 +38,8 @@ pub(crate) struct Core {
     pub(crate) keys_max: u64,
     /// Held while the rule set is changed, so that changes come one after another.
     pub(crate) changing: Mutex<()>,
+    /// What a member of a fleet has besides.
+    pub(crate) member: Option<Membership>,
 }
 
 /// What becomes of a new key when the table is full of keys that are not as new.
@@ -43,24 +52,34 @@ pub enum TableFull {
     Deny,
 }
 
-/// A charge to be made: the limit's position in the rule set, the key, and the cost.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Want {
-    pub(crate) rule: u32,
-    pub(crate) key: KeyId,
-    pub(crate) cost: u64,
-}
-
 /// What a step did and saw.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step<'r> {
     pub(crate) outcome: Outcome,
-    /// The key's state after the step.
+    /// The key's state after the step; the units left if it is decided by credit.
     pub(crate) tat: u64,
     /// How the state is read; no meter when the key is unlimited.
     pub(crate) meter: Option<&'r Meter>,
-    /// For a charge that was made, what undoes it.
-    pub(crate) passed: Option<Passed>,
+    pub(crate) trace: Trace,
+}
+
+/// What a step left behind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trace {
+    None,
+    /// A charge, and what undoes it.
+    Charge(Passed),
+    /// A new cell of credit, and whose it is.
+    Cell(KeyId),
+}
+
+impl Trace {
+    pub(crate) fn passed(self) -> Option<Passed> {
+        match self {
+            Self::Charge(passed) => Some(passed),
+            Self::None | Self::Cell(_) => None,
+        }
+    }
 }
 
 /// A charge that was made.
@@ -78,25 +97,22 @@ pub(crate) struct Passed {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stale;
 
-impl Want {
-    pub(crate) fn new(rule: u32, key: KeyId, cost: u64) -> Self {
-        Self { rule, key, cost }
-    }
-
-    /// What a key of a limit that applies is to be charged; nothing if the limit is unlimited.
-    #[inline]
-    pub(crate) fn of(
-        rule: &Rule,
-        position: u32,
-        key: impl FnOnce() -> KeyId,
-        cost: u64,
-    ) -> Option<Self> {
-        (!rule.is_open()).then(|| Self::new(position, key(), cost))
-    }
-}
-
 impl Core {
-    /// Charges a key, or sees why not.
+    /// Charges a key of any limit, or sees why not.
+    pub(crate) fn step<'r>(
+        &self,
+        rules: &'r RuleSet,
+        want: &Want,
+        now: Instant,
+    ) -> Result<Step<'r>, Stale> {
+        let rule = &*rules.rules[want.rule as usize];
+        match rule.shared() {
+            Some(shared) => Ok(self.charge_shared(rule, shared, want, now)),
+            None => self.charge(rules, want, now),
+        }
+    }
+
+    /// Charges a key of the table of rates, or sees why not.
     pub(crate) fn charge<'r>(
         &self,
         rules: &'r RuleSet,
@@ -218,19 +234,22 @@ impl Core {
                 outcome: Outcome::Denied(Reason::KeyTableFull),
                 tat: meter.fresh(now),
                 meter: Some(meter),
-                passed: None,
+                trace: Trace::None,
             }),
         }
     }
 
-    /// What [`charge`](Self::charge) would do, without doing it.
+    /// What [`step`](Self::step) would do, without doing it.
     pub(crate) fn look<'r>(
         &self,
         rules: &'r RuleSet,
         want: &Want,
         now: Instant,
     ) -> Result<Step<'r>, Stale> {
-        let rule = &rules.rules[want.rule as usize];
+        let rule = &*rules.rules[want.rule as usize];
+        if let Some(shared) = rule.shared() {
+            return Ok(self.look_shared(rule, shared, want, now));
+        }
         let (tuning, found) = match self.find_tuned(rules, want)? {
             Some((tuning, found)) => (tuning, found),
             None => {
@@ -245,7 +264,7 @@ impl Core {
                 outcome: Outcome::Allowed,
                 tat: found.state,
                 meter: Some(meter),
-                passed: None,
+                trace: Trace::None,
             },
             verdict => Step::denied(meter, verdict, want, found),
         })
@@ -256,6 +275,10 @@ impl Core {
     /// If nobody charged the key since, its state before is put back. Otherwise the granules are
     /// taken off the state, less what has leaked since: that may have been spent again.
     pub(crate) fn undo(&self, rules: &RuleSet, want: &Want, passed: &Passed) {
+        if let Some(shared) = rules.rules[want.rule as usize].shared() {
+            let Charge { cost, at, .. } = passed.charge;
+            return shared.credits.refund(passed.key, cost, at, self.clock.now());
+        }
         let own = Want { key: passed.key, ..*want };
         loop {
             let (tuning, found) = match self.find_tuned(rules, &own) {
@@ -284,6 +307,9 @@ impl Core {
 
     /// Gives a key back what it still owes, up to the cost.
     pub(crate) fn give_back(&self, rules: &RuleSet, want: &Want, now: Instant) {
+        if let Some(shared) = rules.rules[want.rule as usize].shared() {
+            return shared.credits.refund(want.key, want.cost, now, now);
+        }
         self.adjust(rules, want, |tuning, state| {
             tuning.meter.map(|meter| meter.give_back(state, want.cost, now))
         });
@@ -357,7 +383,7 @@ impl<'r> Step<'r> {
             outcome: Outcome::Allowed,
             tat: moved.next,
             meter: Some(meter),
-            passed: Some(passed),
+            trace: Trace::Charge(passed),
         }
     }
 
@@ -375,7 +401,7 @@ impl<'r> Step<'r> {
             outcome: Outcome::Denied(reason),
             tat: found.state,
             meter: Some(meter),
-            passed: None,
+            trace: Trace::None,
         }
     }
 
@@ -391,130 +417,10 @@ impl<'r> Step<'r> {
         self.meter.map(of)
     }
 
-    fn unmetered() -> Self {
-        Self { outcome: Outcome::Allowed, tat: 0, meter: None, passed: None }
-    }
-}
-
-/// A few items on the stack, or more on the heap.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Charges<T = Want> {
-    few: [T; FEW],
-    count: usize,
-    many: Vec<T>,
-}
-
-impl<T: Copy> Charges<T> {
-    #[inline]
-    pub(crate) fn push(&mut self, item: T) {
-        if self.count < FEW {
-            self.few[self.count] = item;
-        } else {
-            if self.many.is_empty() {
-                self.many.extend_from_slice(&self.few);
-            }
-            self.many.push(item);
-        }
-        self.count += 1;
-    }
-
-    /// Makes room for so many.
-    pub(crate) fn reserve(&mut self, count: usize) {
-        if count > FEW {
-            self.many.reserve(count);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[T] {
-        if self.count <= FEW { &self.few[..self.count] } else { &self.many }
-    }
-
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
-        if self.count <= FEW { &mut self.few[..self.count] } else { &mut self.many }
-    }
-}
-
-/// What a request is to be charged, each key once.
-#[derive(Debug, Default)]
-pub(crate) struct Wants {
-    all: Charges,
-    /// Where keys are, when they are too many to be looked through: a position and one more, or 0.
-    places: Vec<u32>,
-}
-
-impl Wants {
-    /// Adds what one descriptor costs a key; several of a request that cost one key cost it their
-    /// sum. Returns where it is.
-    #[inline]
-    pub(crate) fn add(&mut self, want: Want) -> usize {
-        let same = |other: &Want| (other.rule, other.key) == (want.rule, want.key);
-        let known = if self.all.count <= LOOKED_THROUGH {
-            self.as_slice().iter().position(same)
-        } else {
-            self.find_place(&want).err()
-        };
-        let Some(known) = known else {
-            self.push(want);
-            return self.all.count - 1;
-        };
-        let other = &mut self.all.as_mut_slice()[known];
-        other.cost = other.cost.saturating_add(want.cost);
-        known
-    }
-
-    /// Makes room for so many.
-    pub(crate) fn reserve(&mut self, count: usize) {
-        self.all.reserve(count);
-    }
-
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[Want] {
-        self.all.as_slice()
-    }
-
-    #[inline]
-    fn push(&mut self, want: Want) {
-        self.all.push(want);
-        if self.all.count > LOOKED_THROUGH {
-            self.place_last();
-        }
-    }
-
-    #[cold]
-    fn place_last(&mut self) {
-        let count = self.all.count;
-        let mut from = count - 1;
-        if 2 * count > self.places.len() {
-            self.places = vec![0; 4 * count.next_power_of_two()];
-            from = 0;
-        }
-        for position in from..count {
-            if let Ok(place) = self.find_place(&self.as_slice()[position]) {
-                self.places[place] = position as u32 + 1;
-            }
-        }
-    }
-
-    /// A free place for a key, or else the position of what it is charged already.
-    fn find_place(&self, want: &Want) -> Result<usize, usize> {
-        // A key's identity is a hash, and the limit is part of it.
-        let mut place = want.key.low as usize;
-        loop {
-            place &= self.places.len() - 1;
-            let Some(position) = self.places[place].checked_sub(1) else { return Ok(place) };
-            let other = &self.as_slice()[position as usize];
-            if (other.rule, other.key) == (want.rule, want.key) {
-                return Err(position as usize);
-            }
-            place += 1;
-        }
+    pub(super) fn unmetered() -> Self {
+        Self { outcome: Outcome::Allowed, tat: 0, meter: None, trace: Trace::None }
     }
 }
 
 /// The revision of a limiter without limits.
 pub(crate) const NONE_IN_FORCE: u64 = 0;
-/// Limits on one request for which nothing is allocated.
-const FEW: usize = 4;
-/// Keys that are looked through one by one.
-const LOOKED_THROUGH: usize = 16;

@@ -25,6 +25,12 @@ pub struct Counts {
     pub cost_exceeds_burst: u64,
     /// Requests that it denied because the table of keys was full.
     pub key_table_full: u64,
+    /// Requests that it denied because nothing of it was permitted here: in a fleet.
+    pub stale: u64,
+    /// Requests that were not let wait for it, since as many waited as may.
+    pub queue_full: u64,
+    /// Requests that waited for it in vain.
+    pub deadline: u64,
     /// Requests that it would have denied, were it no shadow.
     pub shadow_denied: u64,
     /// Requests that were counted on the limit's shared cell because the table of keys was full.
@@ -151,6 +157,9 @@ impl LimitCounts {
             over_limit: of(Event::Denied(Reason::OverLimit)),
             cost_exceeds_burst: of(Event::Denied(Reason::CostExceedsBurst)),
             key_table_full: of(Event::Denied(Reason::KeyTableFull)),
+            stale: of(Event::Denied(Reason::Stale)),
+            queue_full: of(Event::Denied(Reason::QueueFull)),
+            deadline: of(Event::Denied(Reason::Deadline)),
             shadow_denied: of(Event::ShadowDenied),
             overflowed: of(Event::Overflowed),
             evicted: of(Event::Evicted),
@@ -183,9 +192,12 @@ impl Event {
             Self::Denied(Reason::OverLimit) => 1,
             Self::Denied(Reason::CostExceedsBurst) => 2,
             Self::Denied(Reason::KeyTableFull) => 3,
-            Self::ShadowDenied => 4,
-            Self::Overflowed => 5,
-            Self::Evicted => 6,
+            Self::Denied(Reason::Stale) => 4,
+            Self::Denied(Reason::QueueFull) => 5,
+            Self::Denied(Reason::Deadline) => 6,
+            Self::ShadowDenied => 7,
+            Self::Overflowed => 8,
+            Self::Evicted => 9,
         }
     }
 }
@@ -232,7 +244,7 @@ static TAKEN: Mutex<u64> = Mutex::new(0);
 /// Threads that count alone; more share a stripe and pay for a locked addition.
 const STRIPES_MAX: usize = 64;
 const UNCLAIMED: usize = usize::MAX;
-const KINDS: usize = 7;
+const KINDS: usize = 10;
 
 #[cfg(test)]
 mod tests {

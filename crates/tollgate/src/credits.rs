@@ -6,13 +6,20 @@
 //! decided elsewhere. The rules are those of the guarantee `eventual`: nothing that was permitted
 //! is ever cut, what is returned is taken first, and units never come back into a cell.
 
-use std::time::Duration;
+mod refund;
+mod writer;
+
+use std::fmt;
+use std::sync::OnceLock;
 
 use crate::cell::{Credit, Dirty, Meta, PLACES_MAX, Position, Slot};
 use crate::key::KeyId;
 use crate::mutant::lacks;
+use crate::policy::FleetLimitId;
 use crate::table::{Found, Full, Table};
 use crate::time::Instant;
+use refund::{REFUND_AGE_MAX, Refund};
+pub use writer::{Drained, Permit};
 
 /// The credit cells of a node, shared by its threads.
 ///
@@ -21,28 +28,35 @@ use crate::time::Instant;
 /// takes no lock and allocates nothing.
 ///
 /// ```
-/// use tollgate::{Charged, Credits, Instant, KeyId, Permit};
-/// let (credits, key) = (Credits::new(1_000), KeyId::from_bits(7, 7));
+/// use tollgate::{Charged, Credits, FleetLimitId, Instant, KeyId, Permit};
+/// let (credits, key, limit) = (Credits::new(1_000), KeyId::from_bits(7, 7), FleetLimitId(1));
 /// let (now, deadline) = (Instant::from_nanos(0), Instant::from_nanos(20_000_000));
 /// // Nothing is permitted yet, and the writer is told that somebody wants three units.
-/// assert_eq!(credits.charge(key, 3, now), Charged::Stale);
+/// assert_eq!(credits.charge(key, limit, 3, now), Charged::Stale { is_new: true });
 /// let mut base = None;
 /// credits.drain(now, |drained| {
-///     assert_eq!((drained.key, drained.denied), (key, 3));
+///     assert_eq!((drained.key, drained.limit, drained.denied), (key, limit, 3));
 ///     base = drained.base;
 /// });
 /// // Five units until 20 ms, of a hundred that the fleet has left.
 /// let base = base.expect("a new cell");
 /// let permit = Permit { floor: base, ceiling: base + 5, deadline, remaining: 100 };
 /// assert_eq!(credits.permit(key, &permit), Some(0));
-/// assert_eq!(credits.charge(key, 3, now), Charged::Allowed { remaining: 97 });
-/// assert_eq!(credits.charge(key, 3, now), Charged::OverLimit { remaining: 97 });
-/// assert_eq!(credits.charge(key, 2, deadline), Charged::Stale);
+/// assert_eq!(credits.charge(key, limit, 3, now), Charged::Allowed { remaining: 97 });
+/// assert_eq!(credits.charge(key, limit, 3, now), Charged::OverLimit { remaining: 97 });
+/// assert_eq!(credits.charge(key, limit, 2, deadline), Charged::Stale { is_new: false });
 /// ```
 pub struct Credits {
     table: Table<Credit>,
     dirty: Dirty,
+    /// Keys that it was made for, and how many may stand in for others besides.
+    keys_max: u64,
+    spare: u64,
+    wake: OnceLock<Wake>,
 }
+
+/// Tells the writer that there is something to drain.
+type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// The answer to a charge. Units; `remaining` is what the fleet had left when the permission was
 /// given, less what was charged here since.
@@ -60,65 +74,133 @@ pub enum Charged {
         remaining: u64,
     },
     /// Nothing is permitted at this instant: not yet, or not any more. Nothing was taken.
-    Stale,
+    Stale {
+        /// Whether this charge added the key's cell; true for one caller for each cell.
+        is_new: bool,
+    },
     /// The key has no cell, and there is no room for one.
     Full,
 }
 
-/// What the owner of a key permits: positions of its line, until when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Permit {
-    /// Positions below this one are taken as returned before anything is permitted.
-    pub floor: u64,
-    /// Charges pass up to this position. A lower one than before changes nothing.
-    pub ceiling: u64,
-    /// Charges pass before this instant. An earlier one than before changes nothing.
-    pub deadline: Instant,
-    /// Units that the whole fleet has left.
-    pub remaining: u64,
+/// What is asked of a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) key: KeyId,
+    limit: FleetLimitId,
+    pub(crate) cost: u64,
+    /// Whether the caller waits if it does not pass, so that it counts as no denial.
+    waits: bool,
+    /// Whether the key stands in for others of its limit that found no room: there is more for it.
+    is_spare: bool,
 }
 
-/// What became of a key since the last drain; totals since its cell began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Drained {
-    /// Whose cell it is.
-    pub key: KeyId,
-    /// For a cell that was never drained before: the position at which it began.
-    pub base: Option<u64>,
-    /// The position up to which the line was taken, by charges and by returns.
-    pub taken: u64,
-    /// Units of all charges that were not allowed; a cost counts as 2^40 at most, and the sum stops
-    /// at about 2^63.
-    pub denied: u64,
-    /// Units given back since the last drain (below 2^40), and when the oldest of them was charged
-    /// or a little earlier (up to 4.2 ms). Those units were taken: they are in `taken`.
-    pub refund: Option<(u64, Instant)>,
+impl Asked {
+    #[inline(always)]
+    pub(crate) fn new(key: KeyId, limit: FleetLimitId, cost: u64) -> Self {
+        Self { key, limit, cost, waits: false, is_spare: false }
+    }
+
+    #[inline(always)]
+    pub(crate) fn waiting(self) -> Self {
+        Self { waits: true, ..self }
+    }
+
+    /// The same of the key that stands in for this one.
+    pub(crate) fn of_spare(self, key: KeyId) -> Self {
+        Self { key, is_spare: true, ..self }
+    }
 }
 
 impl Credits {
-    /// Room for at most `keys_max` keys, and for 2^30 at most. It takes 85 bytes of address space a
-    /// key, and memory where keys come.
+    /// Room for at most `keys_max` keys, and for 2^30 at most. It takes 107 bytes of address space
+    /// a key (64 that each charge reads and 16 for the cold ways, at three quarters full), and
+    /// memory where keys come.
     #[must_use]
     pub fn new(keys_max: u64) -> Self {
-        Self { table: Table::new(keys_max.min(KEYS_MAX)), dirty: Dirty::default() }
+        let keys_max = keys_max.min(KEYS_MAX);
+        Self {
+            table: Table::new(keys_max),
+            dirty: Dirty::default(),
+            keys_max,
+            spare: keys_max / 8 + SPARE_MIN,
+            wake: OnceLock::new(),
+        }
     }
 
-    /// Charges a key: passes iff `now` is before the deadline and the positions up to the ceiling
-    /// suffice.
+    /// Charges a key of a limit: passes iff `now` is before the deadline and the positions up to
+    /// the ceiling suffice.
     ///
     /// With 10 taken, a ceiling of 15 and a deadline of 20 ms, 5 units pass at 19 ms; at 20 ms it
     /// is [`Charged::Stale`]. What does not pass counts as denied. A key without a cell gets one,
     /// in which nothing is permitted yet, and the next [`drain`](Self::drain) shows it. A cost of 0
     /// is a [`peek`](Self::peek).
     #[inline]
-    pub fn charge(&self, key: KeyId, cost: u64, now: Instant) -> Charged {
-        if cost == 0 {
-            return self.peek(key, cost, now);
+    pub fn charge(&self, key: KeyId, limit: FleetLimitId, cost: u64, now: Instant) -> Charged {
+        self.charge_as(&Asked::new(key, limit, cost), now)
+    }
+
+    /// Charges as [`charge`](Self::charge) does, for a caller who waits if it does not pass: that
+    /// counts as no denial, and a cell that was there stays as it was.
+    #[inline]
+    pub fn charge_or_wait(
+        &self,
+        key: KeyId,
+        limit: FleetLimitId,
+        cost: u64,
+        now: Instant,
+    ) -> Charged {
+        self.charge_as(&Asked::new(key, limit, cost).waiting(), now)
+    }
+
+    /// Charges as much of a cost as is permitted, and returns how much that was; the rest waits, as
+    /// in [`charge_or_wait`](Self::charge_or_wait).
+    ///
+    /// With 10 taken and a ceiling of 15, of 8 units 5 are taken.
+    pub fn charge_up_to(&self, key: KeyId, limit: FleetLimitId, cost: u64, now: Instant) -> u64 {
+        self.charge_part(&Asked::new(key, limit, cost).waiting(), now).unwrap_or(0)
+    }
+
+    /// As [`charge_up_to`](Self::charge_up_to).
+    ///
+    /// # Errors
+    /// When the key has no cell, and there is no room for one.
+    pub(crate) fn charge_part(&self, asked: &Asked, now: Instant) -> Result<u64, Full> {
+        // Each further turn means that somebody else changed the cell.
+        while let Some(found) = self.table.find(asked.key) {
+            let slot = self.table.slot(found.place);
+            let at = Position::of(found.state);
+            let (deadline, ceiling) = slot.credit().permission();
+            let is_over = now.as_nanos() >= deadline;
+            let units = if is_over { 0 } else { asked.cost.min(ceiling.saturating_sub(at.taken)) };
+            let is_done = if units == 0 {
+                slot.still_has(found.state)
+            } else {
+                self.advance(&found, at.taken + units)
+            };
+            if is_done {
+                return Ok(units);
+            }
         }
-        match self.table.find(key) {
-            Some(found) => self.charge_found(key, cost, now, found),
-            None => self.charge_absent(key, cost, now),
+        self.note(asked).map(|_| 0)
+    }
+
+    /// Sees to it that a key has a cell, and counts there what was refused, unless it waits.
+    /// Returns whether it added the cell.
+    ///
+    /// # Errors
+    /// When there is no room for a cell.
+    pub(crate) fn note(&self, asked: &Asked) -> Result<bool, Full> {
+        let found = match self.table.find(asked.key) {
+            Some(found) => found,
+            None => match self.add(asked)? {
+                Added::Now => return Ok(true),
+                Added::Before(found) => found,
+            },
+        };
+        if !asked.waits {
+            self.deny(found.place, asked);
         }
+        Ok(false)
     }
 
     /// What [`charge`](Self::charge) would answer, except that `remaining` is what is left without
@@ -134,7 +216,7 @@ impl Credits {
                 return judged.map_or_else(|denied| denied, |_| Charged::Allowed { remaining });
             }
         }
-        if self.table.is_full() { Charged::Full } else { Charged::Stale }
+        if self.table.is_full() { Charged::Full } else { STALE }
     }
 
     /// Gives back units of a charge that was made at `charged_at`. They do not come back into the
@@ -148,62 +230,30 @@ impl Credits {
         }
         // Locked, so that the cell cannot leave: another key's would be given what this one spent.
         let locked = self.table.lock(key);
-        if let Some(found) = locked.find(key) {
-            let refund = Refund::of(units, charged_at.min(now));
-            let credit = self.table.slot(found.place).credit();
-            credit.add_refund(|word| Refund::unpack(word).plus(refund).pack());
-            self.mark(found.place);
+        let Some(found) = locked.find(key) else { return };
+        let refund = Refund::of(units, charged_at.min(now));
+        let slot = self.table.slot(found.place);
+        slot.credit().add_refund(|word| Refund::unpack(word).plus(refund).pack());
+        let was_clean = slot.mark();
+        // Dirty, it stays. Nobody is called under a lock.
+        drop(locked);
+        if was_clean {
+            self.list(found.place);
         }
     }
 
-    /// Takes, as returned, all positions below the floor that are not taken yet, and then permits
-    /// what goes beyond what was permitted before. Returns how many positions it took.
+    /// Has `wake` called whenever there is something to [drain](Self::drain) after there was
+    /// nothing: once for each drain at most, by the thread that charged, so that it should be
+    /// short. Only the first one is kept; returns whether it is this.
     ///
-    /// With 10 taken and a floor of 12 it takes 2, which no charge can have any more. `None`, and
-    /// no effect, for a key without a cell or with one that was not [drained](Self::drain) yet: a
-    /// permission for a cell that left says nothing of its successor.
-    pub fn permit(&self, key: KeyId, permit: &Permit) -> Option<u64> {
-        let place = self.table.find(key)?.place;
-        let slot = self.table.slot(place);
-        if !slot.is_met() {
-            return None;
+    /// A writer that drains each time that it is woken misses nothing: what happens while a drain
+    /// takes the list is in it, or wakes anew. A [`permit`](Self::permit) may wake its own writer.
+    pub fn on_dirty(&self, wake: Box<dyn Fn() + Send + Sync>) -> bool {
+        let is_first = self.wake.set(wake).is_ok();
+        if is_first && !self.dirty.is_empty() {
+            self.wake();
         }
-        let floor = permit.floor.min(POSITIONS_MAX);
-        let late = lacks("floor_taken_last");
-        let mut returned = if late { 0 } else { self.take_up_to(place, floor) };
-        // Read after the return, which the remainder knows of.
-        let line = slot.position().taken.saturating_add(permit.remaining);
-        let ceiling = permit.ceiling.min(POSITIONS_MAX);
-        slot.credit().permit(ceiling, permit.deadline.as_nanos(), line);
-        if late {
-            returned = self.take_up_to(place, floor);
-        }
-        Some(returned)
-    }
-
-    /// Shows each cell that was charged, denied, given back or begun since the last drain, once.
-    ///
-    /// Whatever happens to a cell after it was made clean makes it dirty again, so nothing is
-    /// missed; what is shown may be newer than that, and then is shown again. `each` must not
-    /// panic: cells that were not shown yet would be forgotten.
-    pub fn drain(&self, now: Instant, mut each: impl FnMut(Drained)) {
-        let mut next = self.dirty.take();
-        // Ends: each cell is listed once, and those listed from now on are for the next drain.
-        while let Some(place) = next {
-            let slot = self.table.slot(place);
-            let is_new = !slot.is_met();
-            next = Dirty::follow(slot);
-            each(self.drain_one(slot, is_new, now));
-        }
-    }
-
-    /// Lets a key's cell leave if it still is at `taken` with nothing to report; returns whether it
-    /// went. A cell that is added in its place begins at a higher position.
-    pub fn evict(&self, key: KeyId, taken: u64) -> bool {
-        let mut locked = self.table.lock(key);
-        let Some(found) = locked.find(key) else { return false };
-        let clean = Position { taken: Position::of(found.state).taken, is_dirty: false };
-        clean.taken == taken && locked.leave_at(found.place, clean.state())
+        is_first
     }
 
     /// Keys that have a cell.
@@ -212,12 +262,37 @@ impl Credits {
         self.table.used()
     }
 
+    /// Keys that can have a cell at most, those among them that stand in for others: an eighth more
+    /// than it was made for, and 64. A node must have room for as many.
+    #[must_use]
+    pub fn keys_max(&self) -> u64 {
+        self.keys_max + self.spare
+    }
+
+    #[inline(always)]
+    pub(crate) fn charge_as(&self, asked: &Asked, now: Instant) -> Charged {
+        if asked.cost == 0 {
+            return self.peek(asked.key, 0, now);
+        }
+        match self.table.find(asked.key) {
+            Some(found) => self.charge_found(asked, now, found),
+            None => self.charge_absent(asked, now),
+        }
+    }
+
+    /// The same for a key that has a cell; nothing for others.
+    #[inline(always)]
+    pub(crate) fn charge_known(&self, asked: &Asked, now: Instant) -> Option<Charged> {
+        let found = self.table.find(asked.key)?;
+        Some(self.charge_found(asked, now, found))
+    }
+
     #[inline]
-    fn charge_found(&self, key: KeyId, cost: u64, now: Instant, mut found: Found) -> Charged {
+    fn charge_found(&self, asked: &Asked, now: Instant, mut found: Found) -> Charged {
         // Each further turn means that somebody else changed the cell.
         loop {
             let slot = self.table.slot(found.place);
-            match judge(slot, Position::of(found.state), cost, now) {
+            match judge(slot, Position::of(found.state), asked.cost, now) {
                 Ok(taken) => {
                     // Before the exchange, after which the cell may leave.
                     let line = slot.credit().line();
@@ -226,15 +301,17 @@ impl Credits {
                     }
                 }
                 Err(denied) if slot.still_has(found.state) => {
-                    self.deny(found.place, cost);
+                    if !asked.waits {
+                        self.deny(found.place, asked);
+                    }
                     return denied;
                 }
                 Err(_) => {}
             }
             std::hint::spin_loop();
-            match self.table.find_at(found.place, key) {
+            match self.table.find_at(found.place, asked.key) {
                 Some(again) => found = again,
-                None => return self.charge_absent(key, cost, now),
+                None => return self.charge_absent(asked, now),
             }
         }
     }
@@ -242,11 +319,20 @@ impl Credits {
     /// Charges a key that was not found, or that is being added or let go.
     #[cold]
     #[inline(never)]
-    fn charge_absent(&self, key: KeyId, cost: u64, now: Instant) -> Charged {
-        let mut locked = self.table.lock(key);
-        if let Some(found) = locked.find(key) {
-            drop(locked);
-            return self.charge_found(key, cost, now, found);
+    fn charge_absent(&self, asked: &Asked, now: Instant) -> Charged {
+        match self.add(asked) {
+            Ok(Added::Now) => Charged::Stale { is_new: true },
+            Ok(Added::Before(found)) => self.charge_found(asked, now, found),
+            Err(Full) => Charged::Full,
+        }
+    }
+
+    /// Adds a cell for a key, in which nothing is permitted yet, unless it has one.
+    #[cold]
+    fn add(&self, asked: &Asked) -> Result<Added, Full> {
+        let mut locked = self.table.lock(asked.key);
+        if let Some(found) = locked.find(asked.key) {
+            return Ok(Added::Before(found));
         }
         // Beyond whatever a cell here has had: a charge that still holds the state of a cell that
         // left must fail.
@@ -258,16 +344,19 @@ impl Credits {
             locked.left_below().div_ceil(2)
         };
         let begins = Position { taken: base, is_dirty: true };
-        match locked.add_if_free(key, Meta::new(0, false), begins.state()) {
-            Ok(place) => {
-                let slot = self.table.slot(place);
-                slot.credit().deny(cost);
-                // Dirty from the start, so nobody else lists it.
-                self.dirty.push(place, slot);
-                Charged::Stale
-            }
-            Err(Full) => Charged::Full,
+        let spare = if asked.is_spare { self.spare } else { 0 };
+        let meta = Meta::new(0, false);
+        let place = locked.add_if_free(asked.key, meta, begins.state(), spare)?;
+        let aside = self.table.aside(place);
+        aside.set_limit(asked.limit.0);
+        if !asked.waits {
+            aside.refuse(asked.cost);
+            self.table.slot(place).credit().deny(asked.cost);
         }
+        drop(locked);
+        // Dirty from the start, so it stays, and nobody else lists it.
+        self.list(place);
+        Ok(Added::Now)
     }
 
     /// Moves a cell that still is as it was found on to `taken`, and sees to it that the writer is
@@ -277,60 +366,50 @@ impl Credits {
         let slot = self.table.slot(found.place);
         let moved = slot.exchange(found.state, Position { taken, is_dirty: true }.state());
         if moved && !Position::of(found.state).is_dirty {
-            self.dirty.push(found.place, slot);
+            self.list(found.place);
         }
         moved
     }
 
     #[cold]
-    fn deny(&self, place: usize, cost: u64) {
-        self.table.slot(place).credit().deny(cost);
-        self.mark(place);
-    }
-
-    fn mark(&self, place: usize) {
-        let slot = self.table.slot(place);
+    fn deny(&self, place: usize, asked: &Asked) {
+        let (slot, aside) = (self.table.slot(place), self.table.aside(place));
+        // Another number than the cell began with: the limit left the fleet and came back.
+        aside.set_limit(asked.limit.0);
+        aside.refuse(asked.cost);
+        slot.credit().deny(asked.cost);
         if slot.mark() {
-            self.dirty.push(place, slot);
+            self.list(place);
         }
     }
 
-    /// Takes the positions below `floor` of a cell. The caller is the writer.
-    fn take_up_to(&self, place: usize, floor: u64) -> u64 {
-        let slot = self.table.slot(place);
-        loop {
-            let at = slot.position();
-            let returned = floor.saturating_sub(at.taken);
-            if returned == 0 {
-                return 0;
-            }
-            if lacks("return_cuts_ceiling") {
-                slot.credit().cut(at.taken);
-                return returned;
-            }
-            let found = Found { place, meta: Meta::NONE, state: at.state() };
-            if self.advance(&found, floor) {
-                return returned;
-            }
+    /// Lists a cell that the caller has made dirty.
+    #[inline]
+    fn list(&self, place: usize) {
+        let is_first = self.dirty.push(place, self.table.slot(place));
+        if is_first && !lacks("first_dirty_wakes") {
+            self.wake();
         }
     }
 
-    fn drain_one(&self, slot: &Slot<Credit>, is_new: bool, now: Instant) -> Drained {
-        let late = lacks("cleared_after_reading");
-        if !late {
-            slot.clear();
+    #[cold]
+    fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            wake();
         }
-        let early = crate::mutant::lacks("taken_read_first").then(|| slot.position().taken);
-        let credit = slot.credit();
-        let refund = Refund::unpack(credit.take_refund()).read(now);
-        let denied = credit.denied();
-        // Last, so that the units given back are among those taken.
-        let taken = early.unwrap_or_else(|| slot.position().taken);
-        if late {
-            slot.clear();
-        }
-        // Nothing was permitted in a cell that was not drained yet.
-        Drained { key: slot.key(), base: is_new.then_some(taken), taken, denied, refund }
+    }
+}
+
+/// Whether a cell was added.
+enum Added {
+    Now,
+    /// It was there already.
+    Before(Found),
+}
+
+impl fmt::Debug for Credits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credits").field("used", &self.used()).finish_non_exhaustive()
     }
 }
 
@@ -339,7 +418,7 @@ impl Credits {
 fn judge(slot: &Slot<Credit>, at: Position, cost: u64, now: Instant) -> Result<u64, Charged> {
     let (deadline, ceiling) = slot.credit().permission();
     if now.as_nanos() >= deadline {
-        return Err(Charged::Stale);
+        return Err(STALE);
     }
     match at.taken.checked_add(cost) {
         Some(next) if next <= ceiling => Ok(next),
@@ -347,64 +426,10 @@ fn judge(slot: &Slot<Credit>, at: Position, cost: u64, now: Instant) -> Result<u
     }
 }
 
-/// Units given back, and when the oldest of them was charged, as one word has them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Refund {
-    /// Below 2^40.
-    units: u64,
-    /// Steps of 2^22 ns, modulo 2^24: 19 hours.
-    oldest: u32,
-}
-
-impl Refund {
-    fn of(units: u64, charged_at: Instant) -> Self {
-        Self { units: units.min(UNITS_MAX), oldest: step(charged_at) as u32 & STEPS }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        if self.units == 0 {
-            return other;
-        }
-        let units = self.units.saturating_add(other.units).min(UNITS_MAX);
-        let oldest = if self.age_from(other.oldest) >= 0 { self.oldest } else { other.oldest };
-        Self { units, oldest }
-    }
-
-    /// How many steps before another its oldest charge was, modulo 2^24: from -2^23 up.
-    fn age_from(self, other: u32) -> i64 {
-        let ahead = other.wrapping_sub(self.oldest) & STEPS;
-        // Shifted up and down again, so that the highest of the 24 bits becomes the sign.
-        i64::from((ahead << 8).cast_signed() >> 8)
-    }
-
-    /// The units and the instant, which lies within nine hours of `now`.
-    fn read(self, now: Instant) -> Option<(u64, Instant)> {
-        let oldest = step(now).saturating_add_signed(-self.age_from(step(now) as u32 & STEPS));
-        (self.units > 0).then(|| (self.units, Instant::from_nanos(oldest << STEP_BITS)))
-    }
-
-    fn pack(self) -> u64 {
-        u64::from(self.oldest) << UNIT_BITS | self.units
-    }
-
-    fn unpack(word: u64) -> Self {
-        Self { units: word & UNITS_MAX, oldest: (word >> UNIT_BITS) as u32 }
-    }
-}
-
-/// Rounded down: a charge is made older, never younger.
-fn step(at: Instant) -> u64 {
-    at.as_nanos() >> STEP_BITS
-}
-
-/// Charges older than this are not given back.
-const REFUND_AGE_MAX: Duration = Duration::from_secs(3_600);
-const UNIT_BITS: u32 = 40;
-const UNITS_MAX: u64 = (1 << UNIT_BITS) - 1;
-const STEP_BITS: u32 = 22;
-const STEPS: u32 = (1 << 24) - 1;
-// Nine hours either way, so that what waits for a drain is still told from what comes.
-const _: () = assert!((STEPS as u64 / 2) << STEP_BITS > 9 * REFUND_AGE_MAX.as_nanos() as u64);
+/// A key that has a cell, or is to have one by somebody else.
+const STALE: Charged = Charged::Stale { is_new: false };
+/// Keys that stand in for others, at least.
+const SPARE_MIN: u64 = 64;
 /// Lines end here, two bits short of the word.
 const POSITIONS_MAX: u64 = u64::MAX >> 2;
 const KEYS_MAX: u64 = 1 << 30;

@@ -6,13 +6,14 @@
 
 use std::collections::HashSet;
 
-use crate::charge::{Charges, Core, Passed, Stale, Step, Want, Wants};
+use crate::charge::{Charges, Core, Names, Passed, Stale, Step, Trace, Want, Wants};
 use crate::counts::Event;
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
+use crate::fleet::Parts;
 use crate::gcra::Retry;
 use crate::mutant::lacks;
 use crate::request::Request;
-use crate::rules::{Domain, Rule, RuleSet};
+use crate::rules::{Domain, Rule, RuleSet, Shared};
 use crate::time::Instant;
 use crate::walk::{End, Paths};
 
@@ -25,7 +26,9 @@ impl Core {
             self.each_want(&rules, request, |want| {
                 wants.add(want);
             });
-            if let Ok(decision) = self.decide_charges(&rules, wants.as_slice(), now, spend) {
+            let names = |want: &Want| self.parts_of(&rules, request, want);
+            let decided = self.decide_charges(&rules, wants.as_slice(), now, spend, &names);
+            if let Ok(decision) = decided {
                 return decision;
             }
             // The limits were replaced meanwhile; a replacement waits for no request, so this ends.
@@ -33,18 +36,19 @@ impl Core {
     }
 
     /// Decides one or several charges as one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn decide_charges(
         &self,
         rules: &RuleSet,
         wants: &[Want],
         now: Instant,
         spend: bool,
+        names: Names<'_>,
     ) -> Result<Decision, Stale> {
         match wants {
             [] => Ok(unlimited(now)),
-            [want] if spend => self.decide_one(rules, want, now),
-            wants => Ok(self.find(rules, wants, now, spend)?.decision(now)),
+            [want] if spend => self.decide_one(rules, want, now, names),
+            wants => Ok(self.find(rules, wants, now, spend, names)?.decision(now)),
         }
     }
 
@@ -55,9 +59,62 @@ impl Core {
         rules: &RuleSet,
         want: &Want,
         now: Instant,
+        names: Names<'_>,
     ) -> Result<Decision, Stale> {
+        let rule = &*rules.rules[want.rule as usize];
+        if let Some(shared) = rule.shared() {
+            return Ok(self.decide_shared(rule, shared, want, now, names));
+        }
         let step = self.charge(rules, want, now)?;
-        Ok(conclude(&rules.rules[want.rule as usize], want, &step, now))
+        Ok(conclude(rule, want, &step, now))
+    }
+
+    /// The same by credit. Not inlined, so that limits of this node are none the slower.
+    #[inline(never)]
+    fn decide_shared(
+        &self,
+        rule: &Rule,
+        shared: &Shared,
+        want: &Want,
+        now: Instant,
+        names: Names<'_>,
+    ) -> Decision {
+        let step = self.charge_shared(rule, shared, want, now);
+        if let Trace::Cell(key) = step.trace {
+            self.arrived(shared, key, want, names);
+        }
+        if step.outcome != Outcome::Allowed {
+            self.refuse_shared(rule, shared, want, step.outcome, names);
+        }
+        conclude(rule, want, &step, now)
+    }
+
+    /// Tells a key that is decided by credit what it was refused, if more of it would help.
+    fn refuse_shared(
+        &self,
+        rule: &Rule,
+        shared: &Shared,
+        want: &Want,
+        outcome: Outcome,
+        names: Names<'_>,
+    ) {
+        let helps = match outcome {
+            Outcome::Denied(Reason::Stale | Reason::OverLimit) => true,
+            Outcome::Denied(
+                Reason::CostExceedsBurst
+                | Reason::KeyTableFull
+                | Reason::QueueFull
+                | Reason::Deadline,
+            )
+            | Outcome::Allowed => false,
+        };
+        let meter = rule.shared_meter(shared, want.key);
+        if helps
+            && meter.is_some_and(|meter| want.cost <= meter.burst())
+            && let Some((key, true)) = self.note_shared(rule, shared, want, false)
+        {
+            self.arrived(shared, key, want, names);
+        }
     }
 
     /// What the steps of a decision come to. One limit is charged at once; of several all are
@@ -68,6 +125,23 @@ impl Core {
         wants: &[Want],
         now: Instant,
         spend: bool,
+        names: Names<'_>,
+    ) -> Result<Findings<'r>, Stale> {
+        let findings = self.seek(rules, wants, now, spend, names)?;
+        if spend {
+            self.finish(rules, wants, &findings, names);
+        }
+        Ok(findings)
+    }
+
+    /// The same, and nothing is counted or told yet.
+    pub(crate) fn seek<'r>(
+        &self,
+        rules: &'r RuleSet,
+        wants: &[Want],
+        now: Instant,
+        spend: bool,
+        names: Names<'_>,
     ) -> Result<Findings<'r>, Stale> {
         let mut findings = Findings::default();
         let charges_at_once =
@@ -81,12 +155,28 @@ impl Core {
             findings.close(now);
         }
         if findings.denied.is_none() && spend {
-            findings = self.charge_all(rules, wants, now)?;
-        }
-        if spend {
-            findings.count(rules, wants);
+            findings = self.charge_all(rules, wants, now, names)?;
         }
         Ok(findings)
+    }
+
+    /// Counts what was found, and tells keys that are decided by credit what they were refused.
+    pub(crate) fn finish(
+        &self,
+        rules: &RuleSet,
+        wants: &[Want],
+        findings: &Findings<'_>,
+        names: Names<'_>,
+    ) {
+        findings.count(rules, wants);
+        for (index, want) in wants.iter().enumerate() {
+            if let Some(seen) = findings.seen(index)
+                && let Some(shared) = seen.rule.shared()
+                && want.cost > 0
+            {
+                self.refuse_shared(seen.rule, shared, want, seen.outcome, names);
+            }
+        }
     }
 
     /// Whether nothing denies, not even a shadow: the short way of nearly every request.
@@ -105,6 +195,7 @@ impl Core {
         rules: &'r RuleSet,
         wants: &[Want],
         now: Instant,
+        names: Names<'_>,
     ) -> Result<Findings<'r>, Stale> {
         let mut findings = Findings::default();
         let mut made: Charges<Option<Passed>> = Charges::default();
@@ -112,9 +203,12 @@ impl Core {
         made.reserve(wants.len());
         for (want, left) in wants.iter().zip((0..wants.len()).rev()) {
             let rule = &*rules.rules[want.rule as usize];
-            match self.charge(rules, want, now) {
+            match self.step(rules, want, now) {
                 Ok(step) => {
-                    made.push(step.passed);
+                    made.push(step.trace.passed());
+                    if let (Trace::Cell(key), Some(shared)) = (step.trace, rule.shared()) {
+                        self.arrived(shared, key, want, names);
+                    }
                     findings.add(rule, want, &step, now);
                 }
                 Err(stale) => {
@@ -142,6 +236,21 @@ impl Core {
                 self.undo(rules, want, passed);
             }
         }
+    }
+
+    /// The values of a key that a request is charged under.
+    #[cold]
+    pub(crate) fn parts_of(&self, rules: &RuleSet, request: &Request<'_>, want: &Want) -> Parts {
+        let mut parts = None;
+        self.each_match(rules, request, |index, other| {
+            let is_it = other.is_some_and(|other| (other.rule, other.key) == (want.rule, want.key));
+            if is_it && parts.is_none() {
+                let limit = &rules.rules[want.rule as usize].limit;
+                let values = limit.key_of(&request.descriptors()[index]);
+                parts = Some(values.map(|(_, value)| value.map(Box::from)).collect());
+            }
+        });
+        parts.unwrap_or_default()
     }
 
     /// Calls `found` with what each limit that applies is to be charged.
@@ -245,8 +354,8 @@ pub(crate) struct Findings<'r> {
 /// A step without what undoes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'r> {
-    rule: &'r Rule,
-    outcome: Outcome,
+    pub(crate) rule: &'r Rule,
+    pub(crate) outcome: Outcome,
     decided: Option<Decided>,
 }
 
@@ -303,6 +412,28 @@ impl<'r> Findings<'r> {
                 }
             }
         }
+    }
+
+    /// Whether nothing stands against the request.
+    pub(crate) fn passes(&self) -> bool {
+        self.denied.is_none()
+    }
+
+    /// Whether a limit's denial is one of the request: no shadow's, nor a quota's that another
+    /// makes up for.
+    pub(crate) fn is_blamed(&self, seen: &Seen<'_>) -> bool {
+        let made_up = seen.rule.limit.is_quota() && self.quota_allows;
+        seen.outcome != Outcome::Allowed && !decides_nothing(seen.rule) && !made_up
+    }
+
+    /// The request's denial for another reason than what was seen, by the limit that denies or is
+    /// the closest to it. Counts it there.
+    pub(crate) fn refused(&self, rules: &RuleSet, reason: Reason, now: Instant) -> Decision {
+        let decided = self.denied.map(|(_, _, decided)| decided).or(self.closest);
+        if let Some((_, rule)) = decided.and_then(|decided| rules.rule_of(decided.limit)) {
+            rule.counts.count(Event::Denied(reason));
+        }
+        Decision { outcome: Outcome::Denied(reason), decided, shadow: self.shadow, now }
     }
 
     /// Once all are added: quotas deny if none of them allows.
@@ -382,7 +513,7 @@ fn retry((reason, _, decided): Denial<'_>, now: Instant) -> Retry {
 
 /// Of two limits that allow the one with less remaining.
 fn closer(known: Option<Decided>, other: Decided, now: Instant) -> Option<Decided> {
-    let remaining = |decided: &Decided| decided.meter.remaining(decided.tat, now);
+    let remaining = |decided: &Decided| decided.remaining(now);
     match known {
         Some(known) if lacks("first_limit_speaks") => Some(known),
         Some(known) if remaining(&known) <= remaining(&other) => Some(known),

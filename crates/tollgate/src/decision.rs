@@ -22,8 +22,32 @@ pub struct Decision {
 pub(crate) struct Decided {
     pub(crate) limit: LimitId,
     pub(crate) cost: u64,
+    /// The key's TAT; its units left, if the meter [estimates](Meter::estimates).
     pub(crate) tat: u64,
     pub(crate) meter: Meter,
+}
+
+impl Decided {
+    fn tat(&self, now: Instant) -> u64 {
+        if self.meter.estimates() { self.meter.tat_with(self.tat, now) } else { self.tat }
+    }
+
+    /// Units left at `now`, when it was decided.
+    pub(crate) fn remaining(&self, now: Instant) -> u64 {
+        if self.meter.estimates() {
+            return self.tat.min(self.meter.burst());
+        }
+        self.meter.remaining(self.tat, now)
+    }
+
+    /// When a denied cost may pass, though not before the next snapshot of its owner can have come.
+    fn retry_with_news(&self, now: Instant) -> Retry {
+        let soon = Retry::At(now.saturating_add(SNAPSHOT_GAP));
+        if self.remaining(now) >= self.cost {
+            return soon;
+        }
+        self.meter.retry(self.tat(now), self.cost, now).max(soon)
+    }
 }
 
 /// The answer.
@@ -44,6 +68,12 @@ pub enum Reason {
     CostExceedsBurst,
     /// The table is full of live keys, and its policy is to deny new ones.
     KeyTableFull,
+    /// In a fleet: nothing of the limit is permitted here, not yet or not any more.
+    Stale,
+    /// As many requests wait for the key, or for all keys, as may.
+    QueueFull,
+    /// The time in which the request was willing to wait is over.
+    Deadline,
 }
 
 impl Reason {
@@ -54,6 +84,9 @@ impl Reason {
             Self::OverLimit => "over_limit",
             Self::CostExceedsBurst => "cost_exceeds_burst",
             Self::KeyTableFull => "key_table_full",
+            Self::Stale => "stale",
+            Self::QueueFull => "queue_full",
+            Self::Deadline => "deadline",
         }
     }
 }
@@ -118,17 +151,25 @@ impl Decision {
         self.decided.map(|decided| decided.meter.burst())
     }
 
-    /// Whole units that the deciding limit has left for this key, from 0 to its burst.
+    /// Whether what it says besides the answer is estimated: the limit is one of a fleet, and what
+    /// the fleet has left is what the key's owner said last, less what was spent here since.
+    #[must_use]
+    pub fn is_estimated(&self) -> bool {
+        self.decided.is_some_and(|decided| decided.meter.estimates())
+    }
+
+    /// Whole units that the deciding limit has left for this key, from 0 to its burst; in a fleet
+    /// [about](Self::is_estimated) those of the whole fleet.
     ///
     /// At rates whose units fall beside whole nanoseconds (7,001/s, 1 GiB/s) the last of them may
     /// have to wait for the next nanosecond.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
-        // A key that found no place has nothing to spend from.
-        if self.outcome == Outcome::Denied(Reason::KeyTableFull) {
+        // A key that found no place, or was told of nothing yet, has nothing to spend from.
+        if self.has_nothing() {
             return self.decided.map(|_| 0);
         }
-        self.decided.map(|decided| decided.meter.remaining(decided.tat, self.now))
+        self.decided.map(|decided| decided.remaining(self.now))
     }
 
     /// The time in which the deciding limit's rate produces the whole burst of this key, rounded
@@ -139,20 +180,22 @@ impl Decision {
         meter.time_for(meter.burst()).map(Duration::from_nanos)
     }
 
-    /// When the deciding limit's key is as new, if nothing more is spent.
+    /// When the deciding limit's key is as new, if nothing more is spent; in a fleet not before.
     #[must_use]
     pub fn reset_at(&self) -> Option<Retry> {
-        if self.outcome == Outcome::Denied(Reason::KeyTableFull) {
+        if self.has_nothing() {
             return self.retry_at();
         }
-        self.decided.map(|decided| decided.meter.reset(decided.tat, self.now))
+        self.decided.map(|decided| decided.meter.reset(decided.tat(self.now), self.now))
     }
 
     /// For a denial, the first instant at which the same request could pass: never early, never
     /// now.
     ///
     /// It is exact, rounded up to the nanosecond, if nothing else is spent until then. For
-    /// [`Reason::KeyTableFull`] it is an estimate: the time in which the rate produces the cost.
+    /// [`Reason::KeyTableFull`] it is an estimate: the time in which the rate produces the cost. In
+    /// a fleet it is a lower bound: 2.5 ms, in which news may come, or the time in which the rate
+    /// produces what the fleet lacks.
     ///
     /// `at.saturating_since(decision.now())` is the time to wait. Whoever shows it in milliseconds
     /// or seconds must round up, `div_ceil(1_000_000)`: a retry that comes early is denied. Waiters
@@ -163,6 +206,7 @@ impl Decision {
             return None;
         };
         Some(match reason {
+            Reason::OverLimit if decided.meter.estimates() => decided.retry_with_news(self.now),
             Reason::OverLimit => decided.meter.retry(decided.tat, decided.cost, self.now),
             Reason::CostExceedsBurst => Retry::Never,
             Reason::KeyTableFull => {
@@ -170,7 +214,20 @@ impl Decision {
                     Retry::At(Instant::from_nanos(self.now.as_nanos().saturating_add(nanos)))
                 })
             }
+            Reason::Stale => Retry::At(self.now.saturating_add(SNAPSHOT_GAP)),
+            Reason::QueueFull | Reason::Deadline => decided.retry_with_news(self.now),
         })
+    }
+
+    /// Whether the deciding key has no cell, or one that nothing is known of.
+    fn has_nothing(&self) -> bool {
+        match self.outcome {
+            Outcome::Denied(Reason::KeyTableFull | Reason::Stale) => true,
+            Outcome::Denied(
+                Reason::OverLimit | Reason::CostExceedsBurst | Reason::QueueFull | Reason::Deadline,
+            )
+            | Outcome::Allowed => false,
+        }
     }
 
     /// A shadow limit that would have denied the request; the first one, when there are several.
@@ -191,3 +248,6 @@ impl fmt::Debug for Decision {
             .finish_non_exhaustive()
     }
 }
+
+/// Half a sync interval, as it is by default: a snapshot comes no sooner after the last.
+const SNAPSHOT_GAP: Duration = Duration::from_micros(2_500);

@@ -1,7 +1,7 @@
 //! How each descriptor of a request stands, besides the one decision for all of them: what
 //! protocols tell that list a status for each.
 
-use crate::charge::{Charges, Core, NONE_IN_FORCE, Wants};
+use crate::charge::{Charges, Core, NONE_IN_FORCE, Want, Wants};
 use crate::decide::{Seen, unlimited};
 use crate::decision::Decision;
 use crate::limiter::Limiter;
@@ -63,7 +63,9 @@ impl Core {
                 Some(want) => links.push((index, wants.add(want))),
                 None => standings[index] = Some(unlimited(now)),
             });
-            let Ok(findings) = self.find(&rules, wants.as_slice(), now, spend) else {
+            let names = |want: &Want| self.parts_of(&rules, request, want);
+            let found = self.find(&rules, wants.as_slice(), now, spend, &names);
+            let Ok(findings) = found else {
                 continue; // The limits were replaced meanwhile.
             };
             for &(index, want) in links.as_slice() {

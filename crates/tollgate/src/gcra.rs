@@ -32,6 +32,8 @@ pub(crate) struct Meter {
     /// Granules in a token, as a power of two; negative when a granule is several tokens.
     shift: i8,
     oversize: Oversize,
+    /// Whether what a key has left is known from others, and only about.
+    estimates: bool,
 }
 
 /// What becomes of a cost above the burst.
@@ -102,7 +104,23 @@ impl Meter {
             late: u64::from(!on_grid),
             shift,
             oversize,
+            estimates: false,
         }
+    }
+
+    /// The same for keys of which only the tokens that are left are known, and they only about.
+    pub(crate) fn estimating(self) -> Self {
+        Self { estimates: true, ..self }
+    }
+
+    pub(crate) fn estimates(&self) -> bool {
+        self.estimates
+    }
+
+    /// The TAT of a key that has so many tokens left at `now`.
+    pub(crate) fn tat_with(&self, remaining: u64, now: Instant) -> u64 {
+        let used = self.granules(self.burst.saturating_sub(remaining));
+        self.floor(now).saturating_add(used).min(TAT_MAX)
     }
 
     /// Tokens in a granule at this rate, at least 1: a burst is a multiple of it.

@@ -12,9 +12,9 @@ use crate::spec::LimitSpec;
 
 /// What a limit promises of each key, with rate R and burst B.
 ///
-/// A limit says what it needs. A node that knows no others is all of its fleet: it decides limits
-/// of both kinds by the same cells, and keeps B + R·t exactly. Joining a fleet comes with a later
-/// version; until then, two processes with one `eventual` limit admit twice its rate.
+/// A limit says what it needs. A process that is no member of a fleet is all of its fleet: it
+/// decides limits of both kinds by the same cells, and keeps B + R·t exactly. Two such processes
+/// with one `eventual` limit admit twice its rate; members of a fleet (`tollgate-tokio`) share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guarantee {
     /// On this node at most B + R·t in any interval t, exactly.

@@ -134,8 +134,8 @@
 //! # Limits of a fleet
 //!
 //! A limit says to whom its bound is promised: with the guarantee `local` to this node, with
-//! `eventual` to the whole fleet. Joining a fleet comes with a later version, and a node without
-//! others is its whole fleet: it decides both alike, and exactly.
+//! `eventual` to the whole fleet. The crate `tollgate-tokio` makes a process a member of one. A
+//! limiter without a fleet is its whole fleet: it decides both alike, and exactly.
 //!
 //! ```
 //! # use tollgate::*;

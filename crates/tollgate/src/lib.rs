@@ -18,18 +18,23 @@ mod spec;
 mod allowance;
 mod guarantee;
 mod limit;
+mod policy;
 mod decision;
 mod cell;
 mod counts;
+#[cfg(not(loom))]
+mod zeroed;
 mod table;
 mod credits;
 mod plain;
 mod matcher;
 mod walk;
+mod fleet;
 mod rules;
 mod charge;
 mod decide;
 mod limiter;
+mod attempt;
 mod handle;
 mod each;
 mod explain;
@@ -38,24 +43,25 @@ mod brought;
 mod ring;
 pub mod coordinator;
 mod view;
-mod policy;
 mod message;
 mod report;
 mod node;
 pub mod guide;
 
 pub use allowance::Allowance;
+pub use attempt::{Attempt, Patience, Wait};
 pub use brought::{Brought, BroughtError};
 pub use charge::TableFull;
 pub use counts::Counts;
 pub use credits::{Charged, Credits, Drained, Permit};
 pub use decision::{Decision, LimitId, Outcome, Reason};
 pub use explain::{Applies, Explained, Explanation, Walk};
+pub use fleet::Arrival;
 pub use gcra::{Oversize, Retry};
 pub use guarantee::Guarantee;
 pub use handle::{Handle, Keyed};
 pub use key::{KeyId, Part, Secret};
-pub use limit::{Limit, LimitError};
+pub use limit::{Limit, LimitError, Override};
 pub use limiter::{LimitStatus, Limiter, Options};
 pub use message::{
     BATCH_BYTES, Message, REPORT_ENTRY_BYTES, Refusal, ReportBatch, SNAPSHOT_ENTRY_BYTES,
@@ -63,18 +69,17 @@ pub use message::{
 };
 pub use node::{Event, Input, Node, NodeCounts, NodeOptions, Output};
 pub use path::StepSpec;
-pub use policy::FleetRules;
+pub use policy::{FleetLimitId, FleetOverride, FleetRules, Numbered, ViewLimit};
 pub use rate::{Rate, RateError};
 pub use request::{DEFAULT_DOMAIN, Descriptor, Entry, Request, RequestError, Tenant, TenantName};
-pub use reserve::{Reservation, SettleError};
+pub use reserve::{Owed, Reservation, SettleError};
 pub use ring::{Member, NodeId, Ring, RingEpoch, RingError};
 pub use rules::DomainKind;
 pub use spec::{LimitSpec, OverrideSpec};
 pub use time::{Clock, ClockHand, Instant};
 pub use view::handover::{HandedKey, HandedRecord, Handover};
 pub use view::owner::OwnerCounts;
+pub use view::status::{LimitUnits, OwnedKey, SpentKey};
 pub use view::worker::Usage;
-pub use view::{
-    CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, Stamp, ViewLimit, ViewTimes,
-};
+pub use view::{CellEpoch, OwnerEpoch, Report, Snapshot, Stamp, ViewTimes};
 pub use walk::{How, WalkEnd, Walked};

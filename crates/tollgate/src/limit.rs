@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::allowance::{Allowance, Fault};
 use crate::gcra::Oversize;
 use crate::guarantee::{Guarantee, Sharing};
-use crate::path::{Step, StepKind};
+use crate::path::{Step, StepKind, StepSpec};
 use crate::request::{Descriptor, Entry};
 use crate::spec::{LimitSpec, OverrideSpec};
 
@@ -45,12 +45,37 @@ pub(crate) struct MatchEntry {
     pub(crate) value: Option<Box<str>>,
 }
 
-/// A key with an allowance of its own; its parts are in the order of the limit's key.
+/// A key with an allowance of its own.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Override {
+pub struct Override {
     pub(crate) parts: Vec<Box<str>>,
     pub(crate) allowance: Allowance,
     pub(crate) sharing: Option<Sharing>,
+}
+
+impl Override {
+    /// The values of the key, one for each part of the limit's key and in its order.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.parts.iter().map(|part| &**part)
+    }
+
+    /// What the key may use.
+    #[must_use]
+    pub fn allowance(&self) -> Allowance {
+        self.allowance
+    }
+
+    /// As [`Limit::local_cap`], for this key.
+    #[must_use]
+    pub fn local_cap(&self) -> Option<u64> {
+        self.sharing.map(|sharing| sharing.local_cap)
+    }
+
+    /// As [`Limit::bootstrap`], for this key.
+    #[must_use]
+    pub fn bootstrap(&self) -> Option<u64> {
+        self.sharing.map(|sharing| sharing.bootstrap)
+    }
 }
 
 impl Limit {
@@ -121,15 +146,15 @@ impl Limit {
         self.matches.iter().map(|entry| (&*entry.name, entry.value.as_deref()))
     }
 
-    /// How many keys have an allowance of their own.
+    /// The keys with an allowance of their own, in the order in which they were written.
     #[must_use]
-    pub fn override_count(&self) -> usize {
-        self.overrides.len()
+    pub fn overrides(&self) -> &[Override] {
+        &self.overrides
     }
 
-    /// The entries of its path as (name, value), an empty value for any; none without a path.
-    pub fn path(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        self.path.iter().map(|step| (&*step.name, &*step.value))
+    /// The steps of its path as they were written; none without a path.
+    pub fn path(&self) -> impl ExactSizeIterator<Item = StepSpec<'_>> {
+        self.path.iter().map(Step::spec)
     }
 
     /// The steps of its path as people read them, `name` or `name=value`.
@@ -239,6 +264,24 @@ impl Limit {
         self.shadow
     }
 
+    /// What makes it the limit that it is among those of its domain, when limits are replaced: its
+    /// name, or its path. Each text is of one limit alone.
+    ///
+    /// That of a path has a line for each step, `"name""value"` with escapes as Rust has them, and
+    /// begins with a line end, which no name has.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        if self.path.is_empty() {
+            return self.name.to_string();
+        }
+        let steps = self.path.iter().map(|step| format!("\n{:?}{:?}", step.name, step.value));
+        steps.collect()
+    }
+
+    pub(crate) fn sharing(&self) -> Option<Sharing> {
+        self.sharing
+    }
+
     pub(crate) fn matches(&self) -> &[MatchEntry] {
         &self.matches
     }
@@ -247,23 +290,8 @@ impl Limit {
         &self.path
     }
 
-    /// What makes it the limit that it is, when limits are replaced: its name, or its path. Each
-    /// text is of one limit alone.
-    pub(crate) fn identity(&self) -> String {
-        if self.path.is_empty() {
-            return self.name.to_string();
-        }
-        // No name has a line end.
-        let steps = self.path.iter().map(|step| format!("\n{:?}{:?}", step.name, step.value));
-        steps.collect()
-    }
-
     pub(crate) fn key_names(&self) -> &[Box<str>] {
         &self.key
-    }
-
-    pub(crate) fn overrides(&self) -> &[Override] {
-        &self.overrides
     }
 }
 

@@ -10,10 +10,13 @@ use arc_swap::{ArcSwap, Cache};
 use crate::cell::{Mutex, Number};
 use crate::charge::{Core, NONE_IN_FORCE, TableFull};
 use crate::counts::Counts;
+use crate::credits::Credits;
 use crate::decide::unlimited;
 use crate::decision::{Decision, LimitId};
-use crate::key::Secret;
+use crate::fleet::{Arrival, Membership};
+use crate::key::{KeyId, Part, Secret};
 use crate::limit::{Limit, LimitError};
+use crate::policy::{FleetLimitId, FleetRules, Numbered, ViewLimit};
 use crate::request::Request;
 use crate::rules::{Domain, DomainKind, Draft, Rule, RuleSet};
 use crate::table::Table;
@@ -52,8 +55,13 @@ pub struct Options {
     pub table_full: TableFull,
     /// Where the time comes from.
     pub clock: Clock,
-    /// What makes keys' identities unpredictable.
+    /// What makes keys' identities unpredictable; equal on all nodes of a fleet.
     pub secret: Secret,
+    /// Whether it is a member of a fleet: it then takes its limits
+    /// [with their numbers](Limiter::replace_numbered), and decides those with the guarantee
+    /// `eventual` by [credit](Limiter::credits). Up to `keys_max` keys, an eighth more and 64 have
+    /// a cell of credit besides the others; see [`Credits::new`] for what they take.
+    pub fleet: bool,
 }
 
 impl Options {
@@ -74,6 +82,7 @@ impl Default for Options {
             table_full: TableFull::default(),
             clock: Clock::system(),
             secret: Secret::random(),
+            fleet: false,
         }
     }
 }
@@ -86,7 +95,7 @@ impl Limiter {
     /// When limits contradict each other; see [`replace`](Self::replace).
     pub fn new(limits: Vec<Limit>, options: Options) -> Result<Self, LimitError> {
         options.check()?;
-        let Options { keys_max, table_full, clock, secret } = options;
+        let Options { keys_max, table_full, clock, secret, fleet } = options;
         let core = Core {
             rules: Arc::new(ArcSwap::from_pointee(RuleSet::default())),
             table: Table::new(keys_max),
@@ -96,9 +105,13 @@ impl Limiter {
             revision: Number::default(),
             keys_max,
             changing: Mutex::new(()),
+            member: fleet.then(|| Membership::new(keys_max)),
         };
         let limiter = Self { core: Arc::new(core) };
-        limiter.replace(limits)?;
+        // Those of a fleet come with numbers.
+        if !fleet || !limits.is_empty() {
+            limiter.replace(limits)?;
+        }
         Ok(limiter)
     }
 
@@ -135,12 +148,16 @@ impl Limiter {
     /// Makes the keys of the request as new, in each limit that applies, as if they had never been
     /// used. Its cost has no say.
     ///
-    /// A tool for people: the bound starts anew for these keys.
+    /// A tool for people: the bound starts anew for these keys. Keys that a fleet shares stay as
+    /// they are: what they used is known elsewhere.
     pub fn reset(&self, request: &Request<'_>) {
         let core = &*self.core;
         let rules = core.rules.load();
         let now = core.clock.now();
         core.each_want(&rules, request, |want| {
+            if rules.rules[want.rule as usize].shared().is_some() {
+                return;
+            }
             core.adjust(&rules, &want, |tuning, _| tuning.meter.map(|meter| meter.fresh(now)));
         });
     }
@@ -157,23 +174,70 @@ impl Limiter {
     /// # Errors
     /// When two limits of a domain have one name or path, a domain matches by more than 16
     /// combinations of entries or has limits with and without paths, or there are more limits and
-    /// overrides than `keys_max` has room for. The limits
-    /// that were in force stay in force.
+    /// overrides than `keys_max` has room for; when it is a member of a fleet, whose limits have
+    /// [numbers](Self::replace_numbered). The limits that were in force stay in force.
     pub fn replace(&self, limits: Vec<Limit>) -> Result<u64, LimitError> {
         let core = &*self.core;
         let _changing = core.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if core.member.is_some() {
+            let reason = "a member of a fleet takes limits with their numbers";
+            return Err(LimitError::of_options("fleet", "true".into(), reason));
+        }
         let before = core.rules.load_full();
         let draft = Draft::new(limits, &before, &core.secret, core.keys_max)?;
-        // From here on nothing takes long: between this reading and the store the rates before go
-        // on.
-        let set = Arc::new(draft.at(core.clock.now(), &before));
-        core.rules.store(set.clone());
-        core.revision.set(if set.rules.is_empty() { NONE_IN_FORCE } else { set.revision });
-        if set.changes_keys_of(&before) {
-            core.table.sweep(|key, meta, state| set.carry_over(key, meta, state, &core.clock));
+        Ok(core.put_in_force(draft, &before).revision)
+    }
+
+    /// Puts a revision of the fleet's limits in force, as [`replace`](Self::replace) does with
+    /// limits of one process, and returns what the node is to be told of it: those of guarantee
+    /// `eventual` that are not unlimited, and keys with an allowance of their own under them. Until
+    /// it is first called everything is allowed.
+    ///
+    /// A revision that is not newer than the one in force changes nothing, and what that one says
+    /// is returned. Cells of credit stay as they are; those of a limit that is gone are no
+    /// request's any more, and leave when the node lets them.
+    ///
+    /// # Errors
+    /// As for [`replace`](Self::replace); when two limits have one number; when it is no member of
+    /// a fleet. The limits that were in force stay in force.
+    pub fn replace_numbered(
+        &self,
+        limits: Vec<Numbered>,
+        revision: u64,
+    ) -> Result<FleetRules, LimitError> {
+        let core = &*self.core;
+        let _changing = core.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(member) = &core.member else {
+            let reason = "only a member of a fleet takes limits with numbers";
+            return Err(LimitError::of_options("fleet", "false".into(), reason));
+        };
+        let before = core.rules.load_full();
+        if revision <= before.revision {
+            return Ok(before.of_fleet(&core.secret));
         }
-        core.pin(&set);
-        Ok(set.revision)
+        let credits = &member.credits;
+        let (secret, keys_max) = (&core.secret, core.keys_max);
+        let draft = Draft::numbered(limits, revision, credits, &before, secret, keys_max)?;
+        Ok(core.put_in_force(draft, &before).of_fleet(secret))
+    }
+
+    /// The cells of credit, if it is a member of a fleet: what its driver drains and permits.
+    #[must_use]
+    pub fn credits(&self) -> Option<&Arc<Credits>> {
+        self.core.member.as_ref().map(|member| &member.credits)
+    }
+
+    /// The names of the keys that have got a cell of credit since the last time. At most 65,536 of
+    /// them with 16 MiB of values are kept; of more the names are lost.
+    #[must_use]
+    pub fn take_arrivals(&self) -> Vec<Arrival> {
+        self.core.member.as_ref().map(Membership::take_arrivals).unwrap_or_default()
+    }
+
+    /// How many names were lost.
+    #[must_use]
+    pub fn arrivals_dropped(&self) -> u64 {
+        self.core.member.as_ref().map_or(0, Membership::arrivals_dropped)
     }
 
     /// The limits in force, in their order.
@@ -185,6 +249,7 @@ impl Limiter {
             limit: rule.limit.clone(),
             generation: rule.generation,
             counts: rule.counts.read(),
+            of_fleet: rule.of_fleet(),
         };
         rules.rules.iter().map(status).collect()
     }
@@ -210,10 +275,23 @@ impl Limiter {
         self.core.rules.load().rule_of(id).map(|(_, rule)| rule.limit.name().into())
     }
 
-    /// Keys that have a cell, limits' and overrides' own included.
+    /// The identity of a key of the fleet's limit `number` with these values, in the order of the
+    /// limit's key. `None` if no such limit is in force, or its key has another number of values;
+    /// of a path it has those that its patterns take from a request.
+    #[must_use]
+    pub fn fleet_key(&self, number: FleetLimitId, parts: &[Part<'_>]) -> Option<KeyId> {
+        let rules = self.core.rules.load();
+        let is_it = |rule: &&Arc<Rule>| rule.shared().is_some_and(|of| of.number == number);
+        let rule = rules.rules.iter().find(is_it)?;
+        let is_path = rule.limit.path_steps().next().is_some();
+        (is_path || rule.limit.key().len() == parts.len())
+            .then(|| rule.key_with(&self.core.secret, parts))
+    }
+
+    /// Keys that have a cell, limits' and overrides' own included, and those of credit.
     #[must_use]
     pub fn keys_used(&self) -> u64 {
-        self.core.table.used()
+        self.core.table.used() + self.credits().map_or(0, |credits| credits.used())
     }
 
     /// The time by this limiter's clock.
@@ -249,9 +327,24 @@ pub struct LimitStatus {
     pub generation: u64,
     /// What it decided so far.
     pub counts: Counts,
+    /// What the whole fleet knows of it, if it shares it and it is metered.
+    pub of_fleet: Option<(FleetLimitId, ViewLimit)>,
 }
 
 impl Core {
+    fn put_in_force(&self, draft: Draft, before: &RuleSet) -> Arc<RuleSet> {
+        // From here on nothing takes long: between this reading and the store the rates before go
+        // on.
+        let set = Arc::new(draft.at(self.clock.now(), before));
+        self.rules.store(set.clone());
+        self.revision.set(if set.rules.is_empty() { NONE_IN_FORCE } else { set.revision });
+        if set.changes_keys_of(before) {
+            self.table.sweep(|key, meta, state| set.carry_over(key, meta, state, &self.clock));
+        }
+        self.pin(&set);
+        set
+    }
+
     /// Gives every pinned key its cell.
     fn pin(&self, set: &RuleSet) {
         for (key, rule) in set.pinned() {

@@ -71,6 +71,12 @@ impl Step {
         Ok(Self { name: name.into(), value: value.into(), kind })
     }
 
+    /// The step as it was written.
+    pub(crate) fn spec(&self) -> StepSpec<'_> {
+        let shared = self.kind == StepKind::Shared;
+        StepSpec { name: &self.name, value: &self.value, shared }
+    }
+
     /// Name and value in one, as they are matched.
     pub(crate) fn joined(&self) -> String {
         joined(&self.name, &self.value)

@@ -1,6 +1,7 @@
 //! A rate as people write it: units per period, kept as the two integers that were written.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Units per period: `5000/s`, `60/15min`, `1GiB/s`, or [`Rate::ZERO`].
 ///
@@ -81,6 +82,15 @@ impl Rate {
     #[must_use]
     pub fn per_second(self) -> f64 {
         self.units as f64 * NANOS_PER_SECOND as f64 / self.period_ns as f64
+    }
+
+    /// Units that come in this time, rounded up.
+    ///
+    /// 100/min brings 2 in a second.
+    #[must_use]
+    pub fn brings(self, time: Duration) -> u64 {
+        let units = u128::from(self.units).saturating_mul(time.as_nanos());
+        u64::try_from(units.div_ceil(u128::from(self.period_ns))).unwrap_or(u64::MAX)
     }
 
     /// The period's length in nanoseconds.

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use crate::charge::{Want, Wants};
 use crate::decision::{Decision, LimitId};
+use crate::gcra::Meter;
 use crate::key::KeyId;
 use crate::limiter::Limiter;
 use crate::mutant::lacks;
+use crate::policy::FleetLimitId;
 use crate::request::Request;
-use crate::rules::RuleSet;
+use crate::rules::{Rule, RuleSet, Shared};
 use crate::time::Instant;
 
 /// An estimate that was charged, to be settled or cancelled. Dropped, the estimate stands.
@@ -48,9 +50,24 @@ struct Reserved {
     limit: LimitId,
     key: KeyId,
     cost: u64,
-    /// The tuning by which it was charged, and token time then.
+    /// The tuning by which it was charged, and token time then; no tuning has the number of those
+    /// that were charged to credit.
     tuning: u32,
     start: u64,
+}
+
+/// What was used beyond an estimate and is not permitted yet, in a fleet: the caller is to collect
+/// it, by [`Credits::charge_up_to`](crate::Credits::charge_up_to), as permissions come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owed {
+    /// Whose cell it is to be charged to.
+    pub key: KeyId,
+    /// The key's limit.
+    pub limit: FleetLimitId,
+    /// How much.
+    pub cost: u64,
+    /// The key's burst: never is more permitted at once.
+    pub burst: u64,
 }
 
 impl Reservation {
@@ -113,7 +130,9 @@ impl Limiter {
                 let at = wants.add(want);
                 charges.extend(reserved.map(|reserved| (at, reserved)));
             });
-            let Ok(findings) = core.find(&rules, wants.as_slice(), now, true) else {
+            let names = |want: &Want| core.parts_of(&rules, request, want);
+            let found = core.find(&rules, wants.as_slice(), now, true, &names);
+            let Ok(findings) = found else {
                 continue; // The limits were replaced meanwhile.
             };
             let decision = findings.decision(now);
@@ -135,34 +154,40 @@ impl Limiter {
     /// A key whose limit changed its rate manifold since, or that has no cell of its own, gets
     /// nothing back, and in a full table owes nothing beyond what it has room for.
     ///
+    /// In a fleet a key's owner counts what comes back, of charges that are at most an hour old.
+    /// What was used beyond the estimate takes what is permitted here; what is not permitted is
+    /// returned, and charged nowhere yet. Without a fleet nothing is returned.
+    ///
     /// # Errors
     /// When there is not one cost for each descriptor. The reservation stands, and is in the error.
-    pub fn settle(&self, reservation: Reservation, used: &[u64]) -> Result<(), SettleError> {
+    pub fn settle(&self, reservation: Reservation, used: &[u64]) -> Result<Vec<Owed>, SettleError> {
         if used.len() != reservation.descriptors {
             return Err(SettleError { reservation, given: used.len() });
         }
-        for reserved in &reservation.charges {
-            self.correct(reserved, used[reserved.descriptor]);
-        }
-        Ok(())
+        let correct =
+            |reserved: &Reserved| self.correct(reserved, reservation.at, used[reserved.descriptor]);
+        Ok(reservation.charges.iter().filter_map(correct).collect())
     }
 
     /// Gives an estimate back: nothing of it was used.
     pub fn cancel(&self, reservation: Reservation) {
         for reserved in &reservation.charges {
-            self.correct(reserved, 0);
+            self.correct(reserved, reservation.at, 0);
         }
     }
 
-    fn correct(&self, reserved: &Reserved, used: u64) {
+    fn correct(&self, reserved: &Reserved, at: Instant, used: u64) -> Option<Owed> {
         let core = &*self.core;
         let mut owed = used.saturating_sub(reserved.cost);
         // Once more when the limits were replaced meanwhile; a replacement waits for no request.
         loop {
             let rules = core.rules.load();
-            let Some((position, _)) = rules.rule_of(reserved.limit) else { return };
+            let (position, rule) = rules.rule_of(reserved.limit)?;
             let want = Want::new(position as u32, reserved.key, 0);
             let now = core.clock.now();
+            if let Some(shared) = rule.shared() {
+                return self.correct_shared(rule, shared, reserved, at, used);
+            }
             let done = if used <= reserved.cost {
                 let back = reserved.cost - used;
                 core.adjust(&rules, &want, |tuning, state| {
@@ -174,9 +199,31 @@ impl Limiter {
                 owed == 0
             };
             if done || core.is_current(&rules) {
-                return;
+                return None;
             }
         }
+    }
+
+    fn correct_shared(
+        &self,
+        rule: &Rule,
+        shared: &Shared,
+        reserved: &Reserved,
+        at: Instant,
+        used: u64,
+    ) -> Option<Owed> {
+        let now = self.core.clock.now();
+        if used <= reserved.cost {
+            // What was charged to this node alone before the limit was the fleet's, is not.
+            if reserved.tuning == rule.tuning.number {
+                shared.credits.refund(reserved.key, reserved.cost - used, at, now);
+            }
+            return None;
+        }
+        let want = Want { rule: 0, key: reserved.key, cost: used - reserved.cost };
+        let (cost, key) = self.core.take_shared(rule, shared, &want, now);
+        let burst = rule.shared_meter(shared, reserved.key).map_or(0, Meter::burst);
+        (cost > 0).then_some(Owed { key, limit: shared.number, cost, burst })
     }
 
     /// Charges a key whether it has room or not, and returns what could not be charged.
@@ -196,7 +243,7 @@ impl Limiter {
         let Some(meter) = tuning.meter else { return 0 };
         let first = cost.min(meter.burst());
         let made = self.core.charge(rules, &Want { cost: first, ..*want }, now);
-        let charged = made.is_ok_and(|step| step.passed.is_some());
+        let charged = made.is_ok_and(|step| step.trace.passed().is_some());
         let rest = if charged { cost - first } else { cost };
         if rest == 0 || owe(rest) { 0 } else { rest }
     }
@@ -204,9 +251,14 @@ impl Limiter {
 
 /// What a want will have charged; nothing when its key is unlimited.
 fn reserved(rules: &RuleSet, want: &Want, descriptor: usize, now: Instant) -> Option<Reserved> {
-    let rule = &rules.rules[want.rule as usize];
-    let (_, tuning) = rules.tuning_for(rule, want.key);
-    let start = tuning.meter?.fresh(now);
+    let rule = &*rules.rules[want.rule as usize];
+    let (tuning, start) = match rule.shared() {
+        Some(shared) => rule.shared_meter(shared, want.key).map(|_| (rule.tuning.number, 0))?,
+        None => {
+            let (_, tuning) = rules.tuning_for(rule, want.key);
+            (tuning.number, tuning.meter?.fresh(now))
+        }
+    };
     let (limit, key, cost) = (rule.id, want.key, want.cost);
-    Some(Reserved { descriptor, limit, key, cost, tuning: tuning.number, start })
+    Some(Reserved { descriptor, limit, key, cost, tuning, start })
 }

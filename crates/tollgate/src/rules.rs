@@ -5,24 +5,32 @@
 //! A change that a meter can bend to keeps its tuning; one that it cannot gets the next number, and
 //! states under the old one are converted when they are met.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod draft;
+mod shared;
+
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use crate::allowance::Allowance;
-use crate::cell::{Meta, TUNINGS_MAX};
+use crate::cell::Meta;
 use crate::counts::LimitCounts;
 use crate::decision::LimitId;
 use crate::gcra::{Meter, Oversize};
+use crate::guarantee::Guarantee;
 use crate::key::{KeyId, Part, Salt, Secret};
-use crate::limit::{Limit, LimitError, Override};
-use crate::matcher::{DigestHasher, Matcher, TooManyShapes};
+use crate::limit::Limit;
+use crate::matcher::{DigestHasher, Matcher};
 use crate::mutant::lacks;
 use crate::plain::Plain;
 use crate::request::Descriptor;
 use crate::table::Visit;
 use crate::time::{Clock, Instant};
-use crate::walk::{Hows, Paths, Taken, key_parts};
+use crate::walk::{Hows, Paths, key_parts};
+
+pub(crate) use draft::Draft;
+use draft::DraftLimit;
+pub(crate) use shared::Shared;
 
 /// All limits in force.
 #[derive(Debug, Default)]
@@ -69,6 +77,7 @@ pub(crate) struct Rule {
     /// The revision that last changed it.
     pub(crate) generation: u64,
     pub(crate) tuning: Tuning,
+    pub(crate) kind: Kind,
     /// How keys without an override are charged, if they are metered and the limit is no shadow.
     pub(crate) plain: Plain,
     pub(crate) counts: Arc<LimitCounts>,
@@ -80,6 +89,17 @@ pub(crate) struct Rule {
     /// Groups whose limits do not apply where this one does.
     pub(crate) replaces: Box<[u32]>,
     salt: Salt,
+}
+
+/// What decides about the keys of a limit.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// Nothing: everything passes.
+    Open,
+    /// A cell of the table of rates.
+    Rate,
+    /// Credit that other nodes of the fleet permit.
+    Credit(Shared),
 }
 
 /// How the state of a key is read; no meter when everything passes.
@@ -102,120 +122,6 @@ struct Retired {
 struct Next {
     tuning: u32,
     limit: u32,
-}
-
-/// A set of limits with all that takes long already done, and no time in it yet.
-pub(crate) struct Draft {
-    set: RuleSet,
-    limits: Vec<DraftLimit>,
-}
-
-struct DraftLimit {
-    limit: Limit,
-    salt: Salt,
-    /// The keys of its overrides, in their order.
-    keys: Vec<KeyId>,
-    /// The position of the rule that it replaces.
-    old: Option<u32>,
-    group: Option<u32>,
-    replaces: Box<[u32]>,
-}
-
-/// Groups by their domains and names.
-#[derive(Default)]
-struct Groups(HashMap<(Box<str>, Box<str>), u32>);
-
-impl Groups {
-    fn number(&mut self, domain: &str, group: &str) -> u32 {
-        let next = self.0.len() as u32;
-        *self.0.entry((domain.into(), group.into())).or_insert(next)
-    }
-
-    /// The groups that a limit replaces, each once.
-    fn numbers(&mut self, limit: &Limit) -> Box<[u32]> {
-        let mut numbers: Vec<u32> =
-            limit.replaces().map(|group| self.number(limit.domain(), group)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers.into()
-    }
-}
-
-impl Draft {
-    /// The set that is to follow `before` with these limits.
-    ///
-    /// # Errors
-    /// When two limits have one name or path, a domain has more than 16 match shapes, or limits
-    /// with and without paths, or there are more limits and overrides than the table can keep cells
-    /// for. Nothing is changed.
-    pub(crate) fn new(
-        limits: Vec<Limit>,
-        before: &RuleSet,
-        secret: &Secret,
-        keys_max: u64,
-    ) -> Result<Self, LimitError> {
-        let identity = |rule: &Arc<Rule>| (rule.limit.domain().into(), rule.limit.identity());
-        let old: HashMap<(Box<str>, String), u32> =
-            before.rules.iter().map(identity).zip(0..).collect();
-        let mut names: HashSet<(Box<str>, Box<str>)> = HashSet::new();
-        let mut groups = Groups::default();
-        let mut set =
-            RuleSet { revision: before.revision + 1, next: before.next, ..RuleSet::default() };
-        let mut drafts = Vec::with_capacity(limits.len());
-        let mut pinned = 0;
-        for (limit, position) in limits.into_iter().zip(0..) {
-            let name = (limit.domain().into(), limit.name().into());
-            let identity = limit.identity();
-            pinned += 1 + limit.overrides().len() as u64;
-            if pinned > PINNED_FREE + keys_max / 8 {
-                let reason = "more limits and overrides than keys_max / 8 + 64; raise keys_max";
-                return Err(LimitError::of(&limit, "override", pinned.to_string(), reason));
-            }
-            if pinned > u64::from(TUNINGS_MAX - before.next.tuning) {
-                let reason = "the limits changed two billion times; restart the process";
-                return Err(LimitError::of(&limit, "rate", String::new(), reason));
-            }
-            set.add_to_matcher(&limit, position, secret)?;
-            let salt = secret.salt(limit.domain(), &identity, limit.key_names());
-            let key = |written: &Override| {
-                salt.key(secret, written.parts.iter().map(|part| Part::from(&**part)))
-            };
-            let keys = limit.overrides().iter().map(key).collect();
-            let old = old.get(&(limit.domain().into(), identity)).copied();
-            if !names.insert(name) {
-                let name = limit.name().into();
-                return Err(LimitError::of(&limit, "name", name, "is taken by an earlier limit"));
-            }
-            let group = Some(limit.group()).filter(|group| !group.is_empty());
-            let group = group.map(|group| groups.number(limit.domain(), group));
-            let replaces = groups.numbers(&limit);
-            drafts.push(DraftLimit { limit, salt, keys, old, group, replaces });
-        }
-        Ok(Self { set, limits: drafts })
-    }
-
-    /// The set as it is from `now` on; it is to be put in force at once, since until then the rates
-    /// of `before` go on.
-    pub(crate) fn at(self, now: Instant, before: &RuleSet) -> RuleSet {
-        let Self { mut set, limits } = self;
-        set.since = now;
-        let mut successors = HashMap::new();
-        for (draft, position) in limits.into_iter().zip(0..) {
-            if let Some(old) = draft.old {
-                successors.insert(old, position);
-            }
-            set.add(draft, position, before);
-        }
-        // Overrides that a limit no longer has go back to the limit's own tuning.
-        for (number, (rule, tuning)) in &before.tunings {
-            let (Some(tuning), Some(&successor)) = (tuning, successors.get(rule)) else { continue };
-            let same_keys = set.rules[successor as usize].salt == before.rules[*rule as usize].salt;
-            if same_keys && !set.tunings.contains_key(number) {
-                set.retired.insert(*number, Retired { meter: tuning.meter, rule: successor });
-            }
-        }
-        set
-    }
 }
 
 impl RuleSet {
@@ -311,74 +217,41 @@ impl RuleSet {
     pub(crate) fn pinned(&self) -> impl Iterator<Item = (KeyId, &Rule)> {
         let rule_at = |tuning: &Tuning| &*self.rules[self.tunings[&tuning.number].0 as usize];
         let overridden = self.overrides.iter().map(move |(key, tuning)| (*key, rule_at(tuning)));
-        let anchors = self.rules.iter().filter(|rule| rule.tuning.meter.is_some());
+        let is_metered = |rule: &&Arc<Rule>| match rule.kind {
+            Kind::Rate => rule.tuning.meter.is_some(),
+            Kind::Open | Kind::Credit(_) => false,
+        };
+        let anchors = self.rules.iter().filter(is_metered);
         anchors.map(|rule| (rule.anchor, &**rule)).chain(overridden)
     }
 
-    fn add_to_matcher(
-        &mut self,
-        limit: &Limit,
-        position: u32,
-        secret: &Secret,
-    ) -> Result<(), LimitError> {
-        let without_path = limit.steps().is_empty();
-        let domain = self.domains.entry(limit.domain().into()).or_insert_with(|| {
-            if without_path {
-                Domain::Set(Matcher::default())
-            } else {
-                Domain::Path(Paths::default())
-            }
-        });
-        match (domain, without_path) {
-            (Domain::Set(matcher), true) => {
-                matcher.add(secret, limit, position).map_err(|TooManyShapes| {
-                    let names = limit.matches().iter().map(|entry| &*entry.name);
-                    let names: Vec<&str> = names.collect();
-                    LimitError::of(limit, "match", names.join(", "), SEVENTEENTH)
-                })
-            }
-            (Domain::Path(paths), false) => paths.add(secret, limit, position).map_err(|Taken| {
-                LimitError::of(limit, "path", limit.path_text(), "is that of an earlier limit")
-            }),
-            (Domain::Path(_), true) => {
-                let reason = "is empty, and the other limits of the domain have paths";
-                Err(LimitError::of(limit, "path", String::new(), reason))
-            }
-            (Domain::Set(_), false) => {
-                let reason = "the other limits of the domain have none";
-                Err(LimitError::of(limit, "path", limit.path_text(), reason))
-            }
-        }
-    }
-
     fn add(&mut self, draft: DraftLimit, position: u32, before: &Self) {
-        let DraftLimit { limit, salt, keys, old, group, replaces } = draft;
+        let DraftLimit { limit, salt, keys, old, group, replaces, of_fleet } = draft;
         let old = old.map(|old| &*before.rules[old as usize]);
-        // Another key is another set of cells, even under one name.
-        let old_cells = old.filter(|old| old.salt == salt);
-        let old_tuning = old_cells.map(|old| old.tuning);
-        let tuning = self.tune(&limit, limit.allowance(), position, old_tuning);
-        self.tunings.insert(tuning.number, (position, None));
-        for (key, written) in keys.iter().zip(limit.overrides()) {
-            let old_tuning = old_cells.and_then(|_| before.overrides.get(key).copied());
-            let tuning = self.tune(&limit, written.allowance, position, old_tuning);
-            self.tunings.insert(tuning.number, (position, Some(tuning)));
-            self.overrides.insert(*key, tuning);
-        }
+        // Another key is another set of cells, even under one name, and so is credit.
+        let old_cells = old.filter(|old| old.salt == salt && old.shared().is_none());
+        let is_shared = limit.guarantee() == Guarantee::Eventual;
+        let in_fleet = of_fleet.as_ref().map(|of_fleet| of_fleet.generation);
+        let (tuning, kind) = match of_fleet.filter(|_| is_shared) {
+            Some(of_fleet) => self.share(&limit, of_fleet, &keys),
+            None => self.tune_all(&limit, &keys, position, old_cells, before),
+        };
         let id = old.map_or_else(|| LimitId(post_increment(&mut self.next.limit)), |old| old.id);
         let unchanged = old.filter(|old| old.limit == limit);
+        let generation = unchanged.map_or(self.revision, |old| old.generation);
         // A limit without a key has one cell, which is pinned; a shadow's denials are no denials.
         let keyless = limit.key_names().is_empty();
-        let plain = match tuning.meter {
-            Some(meter) if !limit.is_shadow() => {
+        let plain = match (&kind, tuning.meter) {
+            (Kind::Rate, Some(meter)) if !limit.is_shadow() => {
                 Plain { meta: Meta::new(tuning.number, keyless), meter }
             }
-            meter => Plain { meta: Meta::NONE, meter: meter.unwrap_or_default() },
+            (_, meter) => Plain { meta: Meta::NONE, meter: meter.unwrap_or_default() },
         };
         self.rules.push(Arc::new(Rule {
             id,
-            generation: unchanged.map_or(self.revision, |old| old.generation),
+            generation: in_fleet.unwrap_or(generation),
             tuning,
+            kind,
             plain,
             counts: old.map_or_else(|| Arc::new(LimitCounts::new()), |old| old.counts.clone()),
             anchor: if keyless { salt.only_key() } else { salt.overflow_key() },
@@ -387,6 +260,27 @@ impl RuleSet {
             salt,
             limit,
         }));
+    }
+
+    /// How a limit's keys are read in the table of rates.
+    fn tune_all(
+        &mut self,
+        limit: &Limit,
+        keys: &[KeyId],
+        position: u32,
+        old: Option<&Rule>,
+        before: &Self,
+    ) -> (Tuning, Kind) {
+        let tuning = self.tune(limit, limit.allowance(), position, old.map(|old| old.tuning));
+        self.tunings.insert(tuning.number, (position, None));
+        for (key, written) in keys.iter().zip(limit.overrides()) {
+            let old_tuning = old.and_then(|_| before.overrides.get(key).copied());
+            let tuning = self.tune(limit, written.allowance, position, old_tuning);
+            self.tunings.insert(tuning.number, (position, Some(tuning)));
+            self.overrides.insert(*key, tuning);
+        }
+        let is_open = tuning.meter.is_none() && keys.is_empty();
+        (tuning, if is_open { Kind::Open } else { Kind::Rate })
     }
 
     /// The tuning for an allowance, given the one before it: the same or bent if that can be, else
@@ -466,7 +360,7 @@ impl Rule {
     /// Whether no key of this limit has a meter, so that none needs to be looked up.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.tuning.meter.is_none() && self.limit.overrides().is_empty()
+        matches!(self.kind, Kind::Open)
     }
 }
 
@@ -476,12 +370,7 @@ fn post_increment(n: &mut u32) -> u32 {
     given
 }
 
-const SEVENTEENTH: &str =
-    "is the 17th combination of entries in its domain; at most 16 are matched";
 const NANOSECOND: std::time::Duration = std::time::Duration::from_nanos(1);
-/// Limits and overrides that any table has room for, besides its keys.
-const PINNED_FREE: u64 = 64;
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::time::Duration;

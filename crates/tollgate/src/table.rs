@@ -16,10 +16,20 @@ use crate::cell::{Counter, Mark, Meta, Mutex, MutexGuard, Number, Read, Rest, Se
 use crate::key::KeyId;
 use crate::mutant::lacks;
 use crate::time::Instant;
+#[cfg(not(loom))]
+use crate::zeroed::Zeroed;
+
+/// One for each slot.
+#[cfg(not(loom))]
+type Slots<T> = Zeroed<T>;
+#[cfg(loom)]
+type Slots<T> = Box<[T]>;
 
 /// Slots for at most `keys_max` keys, and a lock for each segment of them.
 pub(crate) struct Table<R: Rest = ()> {
-    slots: Box<[Slot<R>]>,
+    slots: Slots<Slot<R>>,
+    /// What each slot has besides.
+    asides: Slots<R::Aside>,
     segments: Box<[Mutex<Segment>]>,
     segment_slots: usize,
     keys_max: u64,
@@ -113,6 +123,7 @@ impl<R: Rest> Table<R> {
         let count = wanted.div_ceil(segment_slots);
         Self {
             slots: empty_slots(count * segment_slots),
+            asides: empty_asides::<R>(count * segment_slots),
             segments: (0..count).map(|_| Mutex::new(Segment::default())).collect(),
             segment_slots,
             keys_max,
@@ -172,6 +183,11 @@ impl<R: Rest> Table<R> {
     #[inline]
     pub(crate) fn slot(&self, place: usize) -> &Slot<R> {
         &self.slots[place]
+    }
+
+    /// What the slot at a place has besides.
+    pub(crate) fn aside(&self, place: usize) -> &R::Aside {
+        &self.asides[place]
     }
 
     /// Finds a key where it was found before.
@@ -304,8 +320,7 @@ impl<R: Rest> Locked<'_, R> {
             self.table.pinned.add(1);
             return true;
         }
-        let bound = if lacks("no_bound") { u64::MAX } else { self.table.keys_max };
-        self.table.used.add_below(bound)
+        self.count_below(self.table.keys_max)
     }
 
     /// Walks the way on which `key` is searched, evicting the first key that is as new.
@@ -468,15 +483,20 @@ struct Way {
 
 /// Slots that nobody ever owned.
 #[cfg(not(loom))]
-fn empty_slots<R: Rest>(count: usize) -> Box<[Slot<R>]> {
-    let slots = Box::<[Slot<R>]>::new_zeroed_slice(count);
+fn empty_slots<R: Rest>(count: usize) -> Zeroed<Slot<R>> {
     // SAFETY: a `Slot` is three `AtomicU64`, for which all-zero memory is a value (they have no
     // niche and no invalid bits), and a `Rest`, for which it is one too. Zeroed pages are given by
     // the system when they are touched, so a table of a million keys starts at no memory instead of
     // 32 MB (`bench/RESULTS.md`).
-    let slots = unsafe { slots.assume_init() };
+    let slots = unsafe { Zeroed::new(count) };
     advise_huge_pages(&slots);
     slots
+}
+
+#[cfg(not(loom))]
+fn empty_asides<R: Rest>(count: usize) -> Zeroed<R::Aside> {
+    // SAFETY: all-zero memory is a value of what lies aside, as a `Rest` promises.
+    unsafe { Zeroed::new(count) }
 }
 
 /// Asks the system to back a large table with huge pages: at a million keys nearly every check
@@ -504,6 +524,11 @@ fn advise_huge_pages<T>(_slots: &[T]) {}
 #[cfg(loom)]
 fn empty_slots<R: Rest>(count: usize) -> Box<[Slot<R>]> {
     (0..count).map(|_| Slot::empty()).collect()
+}
+
+#[cfg(loom)]
+fn empty_asides<R: Rest>(count: usize) -> Box<[R::Aside]> {
+    (0..count).map(|_| R::Aside::default()).collect()
 }
 
 #[cfg(all(not(loom), target_os = "linux"))]
@@ -614,9 +639,9 @@ mod tests {
         // Close together, so that the way of a search is long, and around the segment's end.
         let at = |n: u64| key(u64::MAX / 3 - (n << 50), n as u32);
         for n in 0..100 {
-            assert!(table.lock(at(n)).add_if_free(at(n), FREE, n * 10).is_ok());
+            assert!(table.lock(at(n)).add_if_free(at(n), FREE, n * 10, 0).is_ok());
         }
-        assert_eq!(table.lock(key(9, 9)).add_if_free(key(9, 9), FREE, 0), Err(Full));
+        assert_eq!(table.lock(key(9, 9)).add_if_free(key(9, 9), FREE, 0, 0), Err(Full));
         for n in (0..100).map(|n| n * 37 % 100) {
             let mut locked = table.lock(at(n));
             let place = locked.find(at(n)).expect("added").place;

@@ -5,7 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+use tollgate::Owed;
+use tollgate_tokio::Fleet;
+
+use crate::agreement::Agreement;
 use crate::exposition::Exposition;
+use crate::overview::Overview;
 use crate::policy::Policy;
 use crate::service::Service;
 
@@ -13,6 +19,12 @@ use crate::service::Service;
 pub(crate) struct App {
     pub(crate) service: Arc<Service>,
     pub(crate) policy: Arc<Policy>,
+    /// What the fleet has agreed on; none where the policy file is the truth.
+    pub(crate) agreement: Option<Arc<dyn Agreement>>,
+    /// The fleet as this member sees it; none if it is alone.
+    pub(crate) overview: Option<Arc<dyn Overview>>,
+    /// What waits for what the fleet permits; none where this daemon is alone.
+    pub(crate) member: Option<Member>,
     pub(crate) exposition: Exposition,
     pub(crate) bounds: Bounds,
     /// What clients must show, if anything.
@@ -25,20 +37,73 @@ pub(crate) struct App {
     pub(crate) held: Arc<AtomicUsize>,
 }
 
+/// This daemon as a member of a fleet: what there can be waited for.
+pub(crate) struct Member {
+    pub(crate) fleet: Fleet,
+    /// Debts that are being collected.
+    debts: Arc<Semaphore>,
+}
+
+impl Member {
+    pub(crate) fn new(fleet: Fleet) -> Self {
+        Self { fleet, debts: Arc::new(Semaphore::new(DEBTS_MAX)) }
+    }
+
+    /// Has what a settled reservation owes charged as it is permitted. It ends with the worker.
+    pub(crate) fn collect(&self, owed: Owed, service: &Arc<Service>) {
+        let (fleet, service) = (self.fleet.clone(), service.clone());
+        let Ok(place) = self.debts.clone().try_acquire_owned() else {
+            return service.note_owed(0, owed.cost);
+        };
+        tokio::spawn(async move {
+            let left = fleet.collect(&owed, DEBT_AGE_MAX).await;
+            service.note_owed(owed.cost - left, left);
+            drop(place);
+        });
+    }
+}
+
+/// Debts that are collected at once; of others it is counted that they were not.
+const DEBTS_MAX: usize = 1_024;
+/// How long a debt may take. What is owed longer than that would hold up those who come then.
+const DEBT_AGE_MAX: Duration = Duration::from_secs(60);
+
 #[cfg(any(test, fuzzing))]
 impl App {
     /// A daemon without sockets, whose clock stands still until its hand is turned.
     pub(crate) fn for_tests(limits: Vec<tollgate::Limit>) -> (Self, tollgate::ClockHand) {
+        let (app, hand) = Self::without_limits(false);
+        app.service.replace(limits, &std::collections::HashMap::new()).expect("sound limits");
+        (app, hand)
+    }
+
+    /// The same in a fleet of which nothing is ever heard.
+    #[cfg(test)]
+    pub(crate) fn cut_off(limits: Vec<tollgate::Limit>) -> Self {
+        let (app, _) = Self::without_limits(true);
+        let numbered = (1..).zip(limits).map(|(number, limit)| tollgate::Numbered {
+            limit,
+            number: tollgate::FleetLimitId(number),
+            generation: 1,
+        });
+        let put = app.service.limiter().replace_numbered(numbered.collect(), 1);
+        put.expect("sound limits");
+        app
+    }
+
+    fn without_limits(fleet: bool) -> (Self, tollgate::ClockHand) {
         let (clock, hand) = tollgate::Clock::manual();
-        let options = tollgate::Options { clock, keys_max: 1_000, ..Default::default() };
+        let options = tollgate::Options { clock, keys_max: 1_000, fleet, ..Default::default() };
         let service = Arc::new(Service::new(options).expect("sound options"));
-        service.replace(limits, &std::collections::HashMap::new()).expect("sound limits");
         let policy = Arc::new(Policy::new("none.toml".as_ref(), service.clone()));
         let held = Arc::<AtomicUsize>::default();
         let app = Self {
-            exposition: Exposition::new(service.clone(), policy.clone(), held.clone()),
+            exposition: Exposition::new(service.clone(), policy.clone(), None, held.clone()),
             service,
             policy,
+            agreement: None,
+            overview: None,
+            member: None,
             bounds: Bounds {
                 connections_max: 10,
                 idle: Duration::from_secs(300),
@@ -52,6 +117,27 @@ impl App {
             held,
         };
         (app, hand)
+    }
+
+    /// A member of a fleet with one limit, number 4 of the fleet's, as the fleet's store has it.
+    #[cfg(test)]
+    pub(crate) fn of_fleet(limit: &str) -> Self {
+        let (app, _) = Self::for_tests(Vec::new());
+        let options = tollgate::Options { fleet: true, keys_max: 1_000, ..Default::default() };
+        let service = Arc::new(Service::new(options).expect("sound options"));
+        let limit = tollgate_tokio::limit_text::from_text("default/api", limit).expect("a limit");
+        let number = tollgate::FleetLimitId(4);
+        let numbered = vec![tollgate::Numbered { limit, number, generation: 1 }];
+        let _ = service.limiter().replace_numbered(numbered, 1).expect("sound limits");
+        Self { service, ..app }
+    }
+
+    /// The same, with the metrics of its fleet among all others.
+    #[cfg(test)]
+    pub(crate) fn with_overview(self) -> Self {
+        let (service, policy) = (self.service.clone(), self.policy.clone());
+        let exposition = Exposition::new(service, policy, self.overview.clone(), self.held.clone());
+        Self { exposition, ..self }
     }
 }
 

@@ -3,9 +3,12 @@
 //! Labels are names of limits, doors, answers and reasons, never values of requests, so that their
 //! number is known when the limits are.
 
+mod fleet;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, prometheus_text, text};
@@ -14,6 +17,7 @@ use prometheus_client::registry::Registry;
 use tollgate::Counts;
 
 use crate::metrics::{FaceMetrics, OUTCOMES};
+use crate::overview::Overview;
 use crate::policy::Policy;
 use crate::service::{BROUGHT_DOMAIN, BROUGHT_NAME, Service};
 
@@ -21,9 +25,15 @@ use crate::service::{BROUGHT_DOMAIN, BROUGHT_NAME, Service};
 pub(crate) struct Exposition(Registry);
 
 impl Exposition {
-    pub(crate) fn new(service: Arc<Service>, policy: Arc<Policy>, held: Arc<AtomicUsize>) -> Self {
+    /// `overview` is there if the daemon is a member of a fleet.
+    pub(crate) fn new(
+        service: Arc<Service>,
+        policy: Arc<Policy>,
+        overview: Option<Arc<dyn Overview>>,
+        held: Arc<AtomicUsize>,
+    ) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Reader { service, policy, held }));
+        registry.register_collector(Box::new(Reader { service, policy, overview, held }));
         Self(registry)
     }
 
@@ -40,10 +50,10 @@ impl Exposition {
     }
 }
 
-#[derive(Debug)]
 struct Reader {
     service: Arc<Service>,
     policy: Arc<Policy>,
+    overview: Option<Arc<dyn Overview>>,
     /// Bytes of half-received messages.
     held: Arc<AtomicUsize>,
 }
@@ -67,7 +77,19 @@ impl Collector for Reader {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         self.encode_limits(&mut encoder)?;
         self.encode_faces(&mut encoder)?;
-        self.encode_state(&mut encoder)
+        self.encode_state(&mut encoder)?;
+        match &self.overview {
+            Some(overview) => {
+                fleet::encode(overview.as_ref(), &self.service.limits(), &mut encoder)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("service", &self.service).finish_non_exhaustive()
     }
 }
 
@@ -90,6 +112,9 @@ impl Reader {
                 counts.over_limit,
                 counts.cost_exceeds_burst,
                 counts.key_table_full,
+                counts.stale,
+                counts.queue_full,
+                counts.deadline,
             ];
             for ((_, decision, reason), number) in OUTCOMES.into_iter().zip(numbers) {
                 let [domain, limit] = labels;
@@ -183,7 +208,14 @@ impl Reader {
             loads.add(&[("result", result)], number.load(Relaxed));
         }
         counter(encoder, "tollgate_config_loads", "Times that the policy file was read", loads)?;
-        let (totals, open) = service.reservation_totals();
+        self.encode_reservations(encoder)?;
+        let mut build = Family(Vec::new());
+        build.add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+        gauge(encoder, "tollgate_build_info", "The running version", build)
+    }
+
+    fn encode_reservations(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let (totals, open) = self.service.reservation_totals();
         let mut family = Family(Vec::new());
         for (outcome, number) in [
             ("made", totals.made),
@@ -197,9 +229,14 @@ impl Reader {
         counter(encoder, "tollgate_reservations", "What became of reservations", family)?;
         let help = "Reservations that are open or were corrected lately";
         gauge(encoder, "tollgate_reservations_kept", help, Family::one(open as u64))?;
-        let mut build = Family(Vec::new());
-        build.add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-        gauge(encoder, "tollgate_build_info", "The running version", build)
+        let mut owed = Family(Vec::new());
+        for (outcome, number) in
+            [("collected", totals.collected), ("uncollected", totals.uncollected)]
+        {
+            owed.add(&[("outcome", outcome)], number);
+        }
+        let help = "Units used beyond estimates of a fleet's limits, when nothing was permitted";
+        counter(encoder, "tollgate_reservation_owed_units", help, owed)
     }
 }
 
@@ -227,4 +264,15 @@ fn gauge(
         metric.encode_family(labels)?.encode_gauge(value)?;
     }
     Ok(())
+}
+
+/// A gauge of one duration.
+fn seconds(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    value: Duration,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    metric.encode_gauge(&value.as_secs_f64())
 }

@@ -28,7 +28,7 @@ pub fn grpc(body: &[u8]) {
 
 /// Policy files, in each language.
 pub fn config(text: &str) {
-    for name in ["a.toml", "a.yaml"] {
+    for name in ["a.toml", "a.yaml", "a.json"] {
         let _ = config::parse(vec![(PathBuf::from(name), text.into())], READING);
     }
 }

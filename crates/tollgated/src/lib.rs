@@ -4,10 +4,15 @@
 //! what `config` reads in force; `cli` is what people type. Each module uses the ones above it.
 
 mod config;
+pub mod coordinator;
 mod face;
 mod metrics;
+mod stamp;
 mod service;
 mod policy;
+mod agreement;
+mod overview;
+mod fleet;
 mod exposition;
 mod app;
 mod guard;

@@ -37,11 +37,14 @@ pub(crate) struct FaceMetrics {
 }
 
 /// A decision's words in metrics: the answer, and the reason of a denial.
-pub(crate) const OUTCOMES: [(Outcome, &str, &str); 4] = [
+pub(crate) const OUTCOMES: [(Outcome, &str, &str); 7] = [
     (Outcome::Allowed, "allowed", ""),
     denied(Reason::OverLimit),
     denied(Reason::CostExceedsBurst),
     denied(Reason::KeyTableFull),
+    denied(Reason::Stale),
+    denied(Reason::QueueFull),
+    denied(Reason::Deadline),
 ];
 
 const fn denied(reason: Reason) -> (Outcome, &'static str, &'static str) {
@@ -54,6 +57,9 @@ fn outcome_index(outcome: Outcome) -> usize {
         Outcome::Denied(Reason::OverLimit) => 1,
         Outcome::Denied(Reason::CostExceedsBurst) => 2,
         Outcome::Denied(Reason::KeyTableFull) => 3,
+        Outcome::Denied(Reason::Stale) => 4,
+        Outcome::Denied(Reason::QueueFull) => 5,
+        Outcome::Denied(Reason::Deadline) => 6,
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use tollgate::Limit;
+use tollgate::coordinator::{Document, LimitText};
+use tollgate::{FleetRules, Limit};
+use tollgate_tokio::limit_text::to_texts;
 use tracing::{error, info, warn};
 
 use crate::config::{self, Finding, Fleet, Reading, Severity};
@@ -35,6 +37,8 @@ pub(crate) struct Status {
     pub(crate) errors: Vec<Finding>,
     /// What is doubtful about the limits in force.
     pub(crate) warnings: Vec<Finding>,
+    /// Whether the limits are a fleet's, of the revision that the service says, and no file's.
+    pub(crate) is_fleets: bool,
 }
 
 impl Policy {
@@ -107,8 +111,48 @@ impl Policy {
             loaded_at: Some(SystemTime::now()),
             errors: Vec::new(),
             warnings: loaded.warnings,
+            is_fleets: false,
         };
         Ok(())
+    }
+
+    /// Puts a policy of the fleet in force, and returns what the fleet's member is to know of it.
+    ///
+    /// # Errors
+    /// Why it can't be, for people; the limits before stay in force.
+    pub(crate) fn enforce(&self, document: &Document) -> Result<FleetRules, String> {
+        let metrics = self.service.metrics();
+        let revision = document.revision.get();
+        let enforced = self.service.enforce(document);
+        match &enforced {
+            Ok(_) => {
+                metrics.loads_good.fetch_add(1, Relaxed);
+                let limits = document.limits.len();
+                info!(target: "policy", limits, revision, "the fleet's limits are in force");
+                let loaded_at = Some(SystemTime::now());
+                *self.lock() = Status { loaded_at, is_fleets: true, ..Status::default() };
+            }
+            Err(why) => {
+                metrics.loads_bad.fetch_add(1, Relaxed);
+                let message = format!("revision {revision} of the fleet's store: {why}");
+                self.lock().errors = vec![Finding::whole(&self.path, &message)];
+            }
+        }
+        enforced
+    }
+
+    /// What the file says, as the texts of a fleet's store.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn texts(&self) -> Result<Vec<LimitText>, Vec<Finding>> {
+        let (keys_max, merge_domains) = (self.service.keys_max(), self.merge_domains);
+        let reading = Reading { keys_max, merge_domains, fleet: Fleet::USUAL };
+        let loaded = config::load(&self.path, reading).inspect_err(|findings| {
+            findings.iter().for_each(log);
+        })?;
+        loaded.warnings.iter().for_each(log);
+        Ok(to_texts(&loaded.limits))
     }
 
     /// The limits in force, by what their usage is kept by: domain/name, or domain/path.

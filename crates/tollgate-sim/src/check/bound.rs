@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use tollgate::{Event, Rate};
 
 use super::Violation;
+use super::excess::Bucket;
 use crate::ledger::{Admission, Change, Ledger};
 use crate::scenario::{Fault, MS, Nanos, SECOND, Scenario};
 
@@ -130,7 +131,7 @@ fn changes_of(ledger: &Ledger, limit: usize) -> impl Iterator<Item = &Change> {
 struct Curve {
     /// From when on: the largest R of the time, and the largest B.
     steps: Vec<(Nanos, Rate, u64)>,
-    drift_ppm: u64,
+    drift_ppm: u32,
     /// Units that first contacts were allowed.
     bootstrap: u64,
 }
@@ -170,7 +171,7 @@ impl Curve {
         let steps = edges.iter().map(step).collect();
         let contacts = ledger.contacts.get(limit).copied().unwrap_or(0);
         let bootstrap = scenario.limits[limit].bootstrap * contacts;
-        Self { steps, drift_ppm: u64::from(scenario.drift_ppm), bootstrap }
+        Self { steps, drift_ppm: scenario.drift_ppm, bootstrap }
     }
 
     /// The largest excess, and when.
@@ -189,43 +190,27 @@ impl Curve {
         admissions: impl Iterator<Item = &'a Admission>,
         mut each: impl FnMut(Level),
     ) {
-        let (mut level, mut at, mut step) = (0_u128, 0, 0);
+        let (mut bucket, mut step) = (Bucket::default(), 0);
         for admission in admissions {
             // Leak up to the admission, by each step's rate.
-            while at < admission.at {
-                let next = self.steps.get(step + 1).map_or(Nanos::MAX, |(at, ..)| *at);
-                let until = admission.at.min(next);
-                level = level.saturating_sub(self.leaked(step, until - at));
-                at = until;
-                if at == next {
-                    level = self.convert(level, step);
-                    step += 1;
+            while bucket.at() < admission.at {
+                let rate = self.steps[step].1;
+                let next = self.steps.get(step + 1).map(|(at, rate, _)| (*at, *rate));
+                match next.filter(|(next, _)| *next <= admission.at) {
+                    Some((next, then)) => {
+                        bucket.leak(next, rate, self.drift_ppm);
+                        bucket.convert(rate, then);
+                        step += 1;
+                    }
+                    None => bucket.leak(admission.at, rate, self.drift_ppm),
                 }
             }
             let (_, rate, burst) = self.steps[step];
-            let unit = u128::from(rate.period_ns()) * MILLION;
-            level += u128::from(admission.net()) * unit;
+            bucket.add(admission.net(), rate);
             let allowed = burst + self.bootstrap;
-            let units = level as f64 / unit as f64;
-            let over = units - allowed as f64;
-            // Exact where it matters: whether it is above at all.
-            let is_over = level > u128::from(allowed) * unit;
-            let excess = if is_over { over.max(1e-9) } else { over.min(0.0) };
+            let (units, excess) = (bucket.units(rate), bucket.above(allowed, rate));
             each(Level { at: admission.at, units, rate, burst: allowed, excess });
         }
-    }
-
-    fn leaked(&self, step: usize, nanos: Nanos) -> u128 {
-        let rate = self.steps[step].1;
-        u128::from(rate.units()) * u128::from(nanos) * (MILLION + u128::from(self.drift_ppm))
-    }
-
-    fn convert(&self, level: u128, step: usize) -> u128 {
-        let (old, new) = (self.steps[step].1.period_ns(), self.steps[step + 1].1.period_ns());
-        if old == new {
-            return level;
-        }
-        level / u128::from(old) * u128::from(new)
     }
 }
 
@@ -266,5 +251,3 @@ pub fn brute_force(admissions: &[Admission], rate: Rate, burst: u64, drift_ppm: 
     }
     worst
 }
-
-const MILLION: u128 = 1_000_000;

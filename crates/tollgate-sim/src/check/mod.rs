@@ -1,8 +1,10 @@
 //! One checker for each promise; each is a function from what was asked and what happened to what
 //! is wrong. `mutants` shows that each fails when its rule is taken away.
 
+pub mod excess;
 pub mod bound;
 pub mod convergence;
+pub mod observed;
 pub mod ownership;
 pub mod policy;
 pub mod utilisation;
@@ -34,5 +36,6 @@ pub fn all(scenario: &Scenario, ledger: &Ledger) -> Vec<Violation> {
     violations.extend(ownership::check(ledger));
     violations.extend(policy::check(scenario, ledger));
     violations.extend(convergence::check(scenario, ledger));
+    violations.extend(observed::check(scenario, ledger));
     violations
 }

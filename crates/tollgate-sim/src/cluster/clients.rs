@@ -41,13 +41,13 @@ impl Cluster<'_> {
         offered.units += cost;
         self.ledger.samples.ask(limit, key, cost, at);
         let id = FleetLimitId(limit as u32);
-        if process.machine.node.limit(id).is_none() {
+        let key_id = key_of(limit, key);
+        if process.machine.node.limit(key_id, id).is_none() {
             offered.refused += cost;
             return;
         }
         let asked = Asked { cost, waits: demand.waits > 0, demand: index };
         let now = as_of.unwrap_or_else(|| process.machine.clock.read(at));
-        let key_id = key_of(limit, key);
         match process.machine.ask(key_id, id, asked, now) {
             Answer::Admitted => {
                 self.admitted(index, node, cost);

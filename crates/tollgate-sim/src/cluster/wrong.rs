@@ -32,7 +32,7 @@ impl Cluster<'_> {
     pub(super) fn strike(&mut self, fault: Fault) {
         match fault {
             Fault::Crash { node, back_after } => {
-                let Some(process) = self.places[node as usize].process.take() else { return };
+                let Some(process) = self.end_process(node) else { return };
                 let (start, connection) = (process.start, process.connection);
                 self.ask_control(node, Ask::Closed { start, connection });
                 self.start_again(node, back_after);

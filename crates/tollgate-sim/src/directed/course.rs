@@ -156,6 +156,28 @@ impl Stage {
         }
     }
 
+    /// The largest excess that a running node saw of keys that it owns, and the units that workers
+    /// may have spent late.
+    pub(super) fn seen(&self) -> (u64, u64) {
+        let machines = self.actors.values().filter_map(|actor| actor.machine.as_ref());
+        let counts = machines.map(|machine| machine.node.counts());
+        counts
+            .fold((0, 0), |(excess, late), one| (excess.max(one.owner.excess_max), late + one.late))
+    }
+
+    /// How often a key of this owner's came to have an excess.
+    pub(super) fn breaches(&self, node: u32) -> u64 {
+        let machine = self.actors[&node].machine.as_ref();
+        machine.map_or(0, |machine| machine.node.counts().owner.breaches)
+    }
+
+    /// The excess that an owner sees now; none if it has no key.
+    pub(super) fn excess_now(&self, node: u32) -> Option<u64> {
+        let machine = self.actors[&node].machine.as_ref()?;
+        let now = machine.clock.read(self.now);
+        machine.node.limit_units(now).get(&LIMIT).map(|of| of.excess)
+    }
+
     /// What the run is judged by.
     pub(super) fn scenario(&self) -> Scenario {
         let Setting { per_second, burst, drift_ppm, bootstrap, serves_alone, .. } = self.setting;

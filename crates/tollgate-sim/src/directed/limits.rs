@@ -55,6 +55,26 @@ pub(super) fn a_lowered_limit_is_in_force() -> Vec<Violation> {
     stage.judge()
 }
 
+/// A key that gets an allowance of its own keeps what it spent, and what follows is its own.
+pub(super) fn an_allowance_of_its_own_changes_a_key_in_place() -> Vec<Violation> {
+    let mut stage = Stage::new(Setting::default());
+    stage.want(A, 50);
+    stage.until(2.0);
+    stage.spend(A, 50);
+    stage.until(8.0);
+    stage.change_override(1_000, 49);
+    [O, A, B, C, D].into_iter().for_each(|node| stage.tell_limit(node));
+    stage.want(C, 40);
+    stage.until(10.0);
+    stage.grab(C);
+    stage.grab_until(&[C, D], 60.0);
+    stage.change_override(100_000, 500);
+    [O, A, B, C, D].into_iter().for_each(|node| stage.tell_limit(node));
+    let got = stage.grab_until(&[C, D], 100.0);
+    stage.expect("it has a rate of its own", got > 2_000);
+    stage.judge()
+}
+
 /// A node that does not know a limit's revision is granted nothing by it, nor does it adopt what
 /// was granted by one that it does not know.
 pub(super) fn an_unknown_revision_permits_nothing() -> Vec<Violation> {
@@ -137,6 +157,7 @@ fn pause_until(ms: f64) -> Vec<Violation> {
     stage.resume(A, 50);
     stage.expect("more was admitted than may be", stage.excess() > 0.0);
     stage.expect_event("it says so", |event| matches!(event, Event::Paused { .. }));
+    stage.expect("it says how much may have been late", stage.seen() == (0, 50));
     stage.grab_until(&[C, D], 100.0);
     stage.judge()
 }

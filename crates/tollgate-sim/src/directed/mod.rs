@@ -95,6 +95,8 @@ schedules! {
         what_is_known_from_before_a_missed_ring_is_forgotten
         an_owner_of_an_old_ring_is_not_listened_to
         two_owners_at_once_are_measured
+        an_owner_sees_what_another_permitted
+        what_an_owners_former_life_permitted_is_no_excess
         an_owner_that_hears_of_a_planned_change_too_late_is_measured
         an_owner_whose_lease_ends_stops_in_time
         a_return_of_an_old_owners_time_gives_nothing
@@ -103,6 +105,7 @@ schedules! {
         a_changed_limit_keeps_what_was_spent
         a_changed_limit_keeps_what_is_outstanding
         a_lowered_limit_is_in_force
+        an_allowance_of_its_own_changes_a_key_in_place
         an_unknown_revision_permits_nothing
         a_fast_owner_waits_for_a_slow_worker
         a_slow_owner_and_a_fast_worker

@@ -418,6 +418,48 @@ pub(super) fn two_owners_at_once_are_measured() -> Vec<Violation> {
     stage.judge()
 }
 
+/// An owner that starts again hears of what its former life permitted: there is no room for it, and
+/// it is no excess all the same.
+pub(super) fn what_an_owners_former_life_permitted_is_no_excess() -> Vec<Violation> {
+    let mut stage = Stage::new(Setting::default());
+    stage.want(A, 50);
+    stage.until(2.0);
+    stage.restart(O);
+    stage.until(3.0);
+    let spent = stage.spend(A, 50);
+    stage.expect("what it permitted before lives on", spent == 50);
+    stage.until(8.0);
+    stage.expect("it has heard of that", stage.is_known(O));
+    stage.grab_until(&[A, C], 120.0);
+    stage.judge()
+}
+
+/// What an owner that was replaced had permitted is spent under the next one, which has permitted
+/// the whole burst to others: it sees by how much that is too much, and for how long.
+pub(super) fn an_owner_sees_what_another_permitted() -> Vec<Violation> {
+    let mut stage = Stage::new(Setting { serves_alone: true, ..Setting::default() });
+    stage.change_ring(&[X], &[O]);
+    [X, C, D].into_iter().for_each(|node| stage.tell_ring(node));
+    stage.until(60.0);
+    stage.want(A, 50);
+    stage.want(C, 50);
+    stage.until(62.0);
+    stage.spend(C, 50);
+    [O, A, B].into_iter().for_each(|node| stage.tell_ring(node));
+    stage.expect("nothing is seen before it is told", stage.seen() == (0, 0));
+    let spent = stage.spend(A, 50);
+    stage.expect("what the old owner permitted lives on", spent == 50);
+    stage.until(66.0);
+    let (excess, _) = stage.seen();
+    stage.expect("all but what has leaked is too much", (45..=50).contains(&excess));
+    stage.expect("it is one breach", stage.breaches(X) == 1);
+    stage.until(90.0);
+    stage.expect("it leaks", stage.excess_now(X).is_some_and(|now| now < 30 && now > 0));
+    stage.until(120.0);
+    stage.expect("and is over", stage.excess_now(X) == Some(0));
+    stage.judge()
+}
+
 /// The same, when the change was planned, and the old owner hears of it when the new one waits no
 /// longer.
 pub(super) fn an_owner_that_hears_of_a_planned_change_too_late_is_measured() -> Vec<Violation> {

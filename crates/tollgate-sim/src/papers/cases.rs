@@ -27,7 +27,7 @@ fn owner() -> Node {
         Duration::from_millis(5),
     );
     let limits = BTreeMap::from([(FleetLimitId(0), limit)]);
-    tell(&mut node, Input::Rules(FleetRules { revision: 1, limits }), 1);
+    tell(&mut node, Input::Rules(FleetRules { revision: 1, limits, ..FleetRules::default() }), 1);
     let members = [Member { node: me, weight: 1 }];
     let ring = |epoch, members: &[Member]| {
         let ring = Ring::new(RingEpoch::new(epoch), members.iter().copied());

@@ -10,7 +10,7 @@ mod warning;
 
 use std::time::Duration;
 
-use tollgate::Rate;
+use tollgate::{Rate, ViewLimit, ViewTimes};
 
 pub use traffic::{BATCH_BYTES, REPORT_ENTRY_BYTES, SNAPSHOT_ENTRY_BYTES, Traffic};
 pub use warning::{Warning, warnings};
@@ -125,7 +125,7 @@ impl Inputs {
     /// 20 workers with b = 200, 5,000/s and 2.1 s: 4,000 + 10,500 = 14,500.
     #[must_use]
     pub fn envelope(&self, local_cap: u64, overlap: Duration) -> u64 {
-        self.held(local_cap).saturating_add(self.brings(overlap))
+        self.limit(local_cap).envelope(self.workers, self.largest_cost, overlap)
     }
 
     /// N x max(b, c): by how much the promise can be exceeded when every worker is paused past its
@@ -134,7 +134,7 @@ impl Inputs {
     /// 20 workers with b = 200: 4,000, of which 200 each.
     #[must_use]
     pub fn held(&self, local_cap: u64) -> u64 {
-        self.workers.saturating_mul(self.held_by_one(local_cap))
+        self.envelope(local_cap, Duration::ZERO)
     }
 
     /// max(b, c): one worker's part of that.
@@ -152,7 +152,9 @@ impl Inputs {
     /// default is a partition that lasts as long again: 1.7 s + 0.4 s = 2.1 s.
     #[must_use]
     pub fn overlap(&self) -> Duration {
-        self.overlap.unwrap_or_else(|| self.session_timeout.saturating_add(self.ttl_max))
+        let Self { session_timeout, ttl_max, .. } = *self;
+        let times = ViewTimes { session_timeout, ttl_max, ..ViewTimes::default() };
+        self.overlap.unwrap_or_else(|| times.overlap())
     }
 
     /// From the `kill -9` of an owner until a request of cost c passes again, or none if the rate
@@ -185,20 +187,19 @@ impl Inputs {
 
     /// Units that come in this time, rounded up.
     fn brings(&self, time: Duration) -> u64 {
-        let (units, period) = self.in_period(time);
-        u64::try_from(units.div_ceil(period)).unwrap_or(u64::MAX)
+        self.rate.brings(time)
     }
 
     /// Units that come in this time, rounded down.
     fn brings_whole(&self, time: Duration) -> u64 {
-        let (units, period) = self.in_period(time);
-        u64::try_from(units / period).unwrap_or(u64::MAX)
+        let units = u128::from(self.rate.units()).saturating_mul(time.as_nanos());
+        u64::try_from(units / u128::from(self.rate.period_ns())).unwrap_or(u64::MAX)
     }
 
-    /// Units that come in this time as a fraction.
-    fn in_period(&self, time: Duration) -> (u128, u128) {
-        let units = u128::from(self.rate.units()).saturating_mul(time.as_nanos());
-        (units, u128::from(self.rate.period_ns()))
+    /// The limit with this local cap.
+    fn limit(&self, local_cap: u64) -> ViewLimit {
+        let Self { rate, burst, .. } = *self;
+        ViewLimit { rate, burst, local_cap, bootstrap: 0, generation: 0 }
     }
 
     /// c/R, rounded up.

@@ -22,6 +22,40 @@ pub(crate) struct Credit {
     refund: AtomicU64,
 }
 
+/// What a credit cell has where only its beginning, a denial and the writer look.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    /// The number of the limit by which the cell began, or was denied last.
+    limit: AtomicU64,
+    /// The last cost that was refused and not yet drained; 0 when there is none.
+    refused: AtomicU64,
+}
+
+impl Aside {
+    /// Says whose limit's the cell is. It comes before the cell is listed or marked, which orders
+    /// it before the writer's look.
+    pub(crate) fn set_limit(&self, number: u32) {
+        self.limit.store(u64::from(number), Ordering::Relaxed);
+    }
+
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed) as u32
+    }
+
+    /// Notes a cost that was refused; in the order of [`set_limit`](Self::set_limit).
+    pub(crate) fn refuse(&self, cost: u64) {
+        self.refused.store(cost, Ordering::Relaxed);
+    }
+
+    /// Takes the cost that was refused last, and leaves none.
+    pub(crate) fn take_refused(&self) -> u64 {
+        if self.refused.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        self.refused.swap(0, Ordering::Relaxed)
+    }
+}
+
 /// How far a credit cell has walked, and whether the writer has yet to be told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
@@ -196,8 +230,9 @@ pub(crate) struct Dirty {
 }
 
 impl Dirty {
-    /// Lists a cell that the caller has made dirty.
-    pub(crate) fn push(&self, place: usize, slot: &Slot<Credit>) {
+    /// Lists a cell that the caller has made dirty. Returns whether it is the only one: whoever
+    /// takes the list is to be told of it.
+    pub(crate) fn push(&self, place: usize, slot: &Slot<Credit>) -> bool {
         debug_assert!(place < PLACES_MAX);
         let mut first = self.first.load(Ordering::Relaxed);
         loop {
@@ -206,10 +241,15 @@ impl Dirty {
             // was listed, or all were taken.
             let order = (Ordering::Release, Ordering::Relaxed);
             match self.first.compare_exchange_weak(first, place as u64 + 1, order.0, order.1) {
-                Ok(_) => return,
+                Ok(_) => return first == 0,
                 Err(other) => first = other,
             }
         }
+    }
+
+    /// Whether none is listed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.load(Ordering::Relaxed) == 0
     }
 
     /// Takes all, and leaves none. Returns the first, from which [`follow`](Self::follow) goes on.

@@ -17,18 +17,27 @@ pub enum Command {
     Found {
         /// What every node hashes keys with.
         secret: FleetSecret,
+        /// What tells this fleet from all others: a random number.
+        fleet: u64,
+        /// How many replicas of the coordinator vote at most: 1, 3 or 5.
+        voters_max: u32,
     },
     /// A process starts, or starts again.
     ///
     /// It gets the next start number. A node that is no member becomes one, which is a planned
     /// change of the ring. A member that starts again before its loss was committed leaves the ring
     /// as it is, its weight too: it takes up the keys that it had, and a change of the ring would
-    /// hand over what it no longer knows.
+    /// hand over what it no longer knows. Its address may be another one, which is no change of the
+    /// ring.
     Join {
         /// The number that it got when it first joined; `None` gets the next one.
         node: Option<NodeId>,
         /// Its share of the keys in proportion to others'; of no effect for a member.
         weight: u32,
+        /// Where other nodes reach it, in a notation that is not known here; at most 256 bytes.
+        address: String,
+        /// Whether it can keep a replica of this log.
+        is_candidate: bool,
     },
     /// A process stops as planned: it goes on to hand over its keys.
     Leave {
@@ -47,10 +56,13 @@ pub enum Command {
         start: StartNumber,
     },
     /// A member gets another share of the keys: a planned change, unless it has that share already.
+    ///
+    /// With none it is drained: it hands over all that it owns and stays a member. Refused for the
+    /// last one that owns any.
     SetWeight {
         /// The node.
         node: NodeId,
-        /// Its share of the keys in proportion to others'.
+        /// Its share of the keys in proportion to others', 0 to 65,535.
         weight: u32,
     },
     /// Other limits take force, all of them or none.
@@ -88,7 +100,7 @@ pub struct Edit {
 pub struct LimitText {
     /// What tells it from the others, domain included; 1 to 512 bytes.
     pub name: String,
-    /// At most 64 KiB.
+    /// At most 1 MiB.
     pub text: String,
 }
 
@@ -116,6 +128,9 @@ pub enum Answer {
         start: StartNumber,
         /// The ring of which it is a member.
         ring: Arc<Ring>,
+        /// Whether the process before it was a member under the same ring, so that this one has
+        /// keys of which it has forgotten what it permitted.
+        is_restart: bool,
     },
     /// The policy has another revision.
     Revised {
@@ -135,6 +150,20 @@ pub struct RingChange {
     pub lost: Box<[NodeId]>,
 }
 
+impl PartialEq for RingChange {
+    /// Owners follow from members.
+    fn eq(&self, other: &Self) -> bool {
+        let same = |one: &Ring, other: &Ring| {
+            one.epoch() == other.epoch() && one.members() == other.members()
+        };
+        same(&self.ring, &other.ring)
+            && same(&self.previous, &other.previous)
+            && self.lost == other.lost
+    }
+}
+
+impl Eq for RingChange {}
+
 /// Why a command was refused. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
@@ -142,6 +171,11 @@ pub enum Refused {
     NotFounded,
     /// The fleet has been founded before, and keeps its secret.
     AlreadyFounded,
+    /// So many replicas can't vote: an even number survives no more losses than one less.
+    VotersMax {
+        /// How many were asked for.
+        voters_max: u32,
+    },
     /// No node of this fleet ever got this number.
     UnknownNode {
         /// The number.
@@ -151,6 +185,11 @@ pub enum Refused {
     NoNodesLeft,
     /// The fleet has as many members as it may have.
     TooManyMembers,
+    /// An address of more than 256 bytes.
+    AddressTooLong {
+        /// Its length.
+        bytes: usize,
+    },
     /// The node is not a member now.
     NotAMember {
         /// The node.
@@ -188,12 +227,18 @@ impl fmt::Display for Refused {
         match self {
             Self::NotFounded => f.write_str("the fleet has not been founded"),
             Self::AlreadyFounded => f.write_str("the fleet has been founded already"),
+            Self::VotersMax { voters_max } => {
+                write!(f, "1, 3 or 5 replicas of the coordinator vote, not {voters_max}")
+            }
             Self::UnknownNode { node } => {
                 write!(f, "no node of this fleet has ever been number {node}")
             }
             Self::NoNodesLeft => f.write_str("all node numbers have been given out"),
             Self::TooManyMembers => {
                 write!(f, "a fleet has at most {} members", super::State::MEMBERS_MAX)
+            }
+            Self::AddressTooLong { bytes } => {
+                write!(f, "an address has at most {} bytes, not {bytes}", super::Seat::ADDRESS_MAX)
             }
             Self::NotAMember { node } => write!(f, "node {node} is not a member"),
             Self::OtherStart { node, start, current } => {

@@ -27,4 +27,4 @@ pub use lease::Lease;
 pub use options::{OnCoordinatorLoss, SessionOptions, SessionOptionsError};
 pub use policy::{Document, PolicyError, PolicyLimit};
 pub use sessions::{Action, Event, Sessions};
-pub use state::State;
+pub use state::{Seat, State};

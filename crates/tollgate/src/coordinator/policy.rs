@@ -2,7 +2,9 @@
 //! was before.
 //!
 //! A limit whose text is unchanged keeps its generation; a changed, new or returning one gets the
-//! document's revision. What a text means is not known here: it was parsed before it was proposed.
+//! document's revision. Its number it keeps as long as it is in each next document, changed or not;
+//! a new or returning one gets the next number. What a text means is not known here: it was parsed
+//! before it was proposed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -30,6 +32,9 @@ pub struct Document {
 pub struct PolicyLimit {
     /// What tells it from the others.
     pub name: String,
+    /// The same for nodes, shorter: given when the name appeared, and never to another one. Counted
+    /// from 1.
+    pub number: u32,
     /// The revision that last changed it. No other text of this name ever has it.
     pub generation: Revision,
     /// The limit as it was written.
@@ -47,12 +52,15 @@ impl PolicyLimit {
 pub(super) struct Policies {
     /// Oldest first, with revisions that follow each other; empty only before the first document.
     history: VecDeque<Arc<Document>>,
+    /// The last number that was given to a limit.
+    numbers: u32,
 }
 
 impl Policies {
-    /// The documents that were kept, oldest first, as [`Self::history`] gives them.
-    pub(super) fn from_history(history: VecDeque<Arc<Document>>) -> Self {
-        Self { history }
+    /// The documents that were kept, oldest first, as [`Self::history`] gives them, and the last
+    /// number that was given.
+    pub(super) fn new(history: VecDeque<Arc<Document>>, numbers: u32) -> Self {
+        Self { history, numbers }
     }
 
     /// Puts a document in force and returns its revision; refused, it changes nothing.
@@ -63,7 +71,9 @@ impl Policies {
         }
         check(&edit, &limits).map_err(Refused::Policy)?;
         let revision = Revision::new(current.get() + 1);
-        let limits = self.in_force(limits, revision);
+        let mut numbers = self.numbers;
+        let limits = self.in_force(limits, revision, &mut numbers)?;
+        self.numbers = numbers;
         let Edit { author, comment, unix_seconds, expected: _ } = edit;
         let document = Document { revision, author, comment, unix_seconds, limits };
         self.history.push_back(Arc::new(document));
@@ -99,19 +109,45 @@ impl Policies {
         self.current().map_or(Revision::ZERO, |document| document.revision)
     }
 
-    /// The limits with their generations; unchanged ones are shared with the document before.
-    fn in_force(&self, limits: Vec<LimitText>, revision: Revision) -> Box<[Arc<PolicyLimit>]> {
+    /// The last number that was given to a limit.
+    pub(super) fn numbers(&self) -> u32 {
+        self.numbers
+    }
+
+    /// The limits with their generations, and with numbers after the last one given, `numbers`;
+    /// unchanged ones are shared with the document before.
+    fn in_force(
+        &self,
+        limits: Vec<LimitText>,
+        revision: Revision,
+        numbers: &mut u32,
+    ) -> Result<Box<[Arc<PolicyLimit>]>, Refused> {
         let before = self.current().map_or(&[][..], |document| &document.limits);
         let before: BTreeMap<&str, &Arc<PolicyLimit>> =
             before.iter().map(|limit| (&*limit.name, limit)).collect();
-        let generation = |LimitText { name, text }: LimitText| match before.get(&*name) {
-            Some(&limit) if limit.text == text => limit.clone(),
-            Some(&limit) if crate::mutant::lacks("generation_kept_on_change") => {
-                Arc::new(PolicyLimit { name, generation: limit.generation, text })
-            }
-            Some(_) | None => Arc::new(PolicyLimit { name, generation: revision, text }),
-        };
-        limits.into_iter().map(generation).collect()
+        if crate::mutant::lacks("limit_number_reused") {
+            *numbers = before.len() as u32;
+        }
+        let mut in_force = Vec::with_capacity(limits.len());
+        for LimitText { name, text } in limits {
+            let (number, generation) = match before.get(&*name) {
+                Some(&limit) if limit.text == text => {
+                    in_force.push(limit.clone());
+                    continue;
+                }
+                Some(limit) if crate::mutant::lacks("generation_kept_on_change") => {
+                    (limit.number, limit.generation)
+                }
+                Some(limit) => (limit.number, revision),
+                None => {
+                    let next = numbers.checked_add(1);
+                    *numbers = next.ok_or(Refused::Policy(PolicyError::NoNumbersLeft))?;
+                    (*numbers, revision)
+                }
+            };
+            in_force.push(Arc::new(PolicyLimit { name, number, generation, text }));
+        }
+        Ok(in_force.into())
     }
 
     /// Forgets the oldest documents that there is no room for; never the one in force.
@@ -202,7 +238,7 @@ pub enum PolicyError {
         /// Which limit, from 0.
         index: usize,
     },
-    /// A text of more than 64 KiB.
+    /// A text of more than 1 MiB.
     TextTooLong {
         /// Which limit, from 0.
         index: usize,
@@ -214,6 +250,8 @@ pub enum PolicyError {
         /// How long they are.
         bytes: usize,
     },
+    /// All 2^32 - 1 numbers of limits have been given out.
+    NoNumbersLeft,
 }
 
 impl fmt::Display for PolicyError {
@@ -238,6 +276,7 @@ impl fmt::Display for PolicyError {
             Self::TooLarge { bytes } => {
                 write!(f, "a policy has at most {DOCUMENT_BYTES_MAX} bytes, not {bytes}")
             }
+            Self::NoNumbersLeft => f.write_str("all numbers of limits have been given out"),
         }
     }
 }
@@ -249,11 +288,11 @@ pub(super) const POLICY_HISTORY_MAX: usize = 100;
 /// Limits of a document at most.
 pub(super) const LIMITS_MAX: usize = 10_000;
 pub(super) const NAME_BYTES_MAX: usize = 512;
-pub(super) const TEXT_BYTES_MAX: usize = 64 << 10;
+pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
 pub(super) const AUTHOR_BYTES_MAX: usize = 256;
 pub(super) const COMMENT_BYTES_MAX: usize = 4 << 10;
 /// Names and texts of one document at most.
-const DOCUMENT_BYTES_MAX: usize = 8 << 20;
+pub(super) const DOCUMENT_BYTES_MAX: usize = 8 << 20;
 /// Names and texts of all kept documents at most, what documents share counted once.
 pub(super) const HISTORY_BYTES_MAX: usize = 64 << 20;
 
@@ -296,6 +335,32 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_keeps_its_number_while_it_is_there_and_no_other_ever_gets_it() {
+        let mut policies = Policies::default();
+        let mut numbers = |limits: &[(&str, &str)]| {
+            put(&mut policies, limits);
+            let document = policies.current().expect("a document");
+            document.limits.iter().map(|limit| limit.number).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(&[("a", "1/s"), ("b", "2/s")]), [1, 2]);
+        // Changed, and in another order, they are the same limits.
+        assert_eq!(numbers(&[("b", "3/s"), ("a", "1/s")]), [2, 1]);
+        assert_eq!(numbers(&[("c", "1/s"), ("b", "3/s")]), [3, 2]);
+        assert_eq!(numbers(&[("a", "1/s"), ("c", "1/s"), ("b", "3/s")]), [4, 3, 2]);
+    }
+
+    #[test]
+    fn when_all_numbers_are_given_out_no_new_limit_is_taken() {
+        let mut policies = Policies::new(VecDeque::new(), u32::MAX - 1);
+        put(&mut policies, &[("a", "1/s")]);
+        let before = policies.clone();
+        let refused = policies.put(Edit::default(), vec![limit("a", "2/s"), limit("b", "1/s")]);
+        assert_eq!(refused, Err(Refused::Policy(PolicyError::NoNumbersLeft)));
+        assert_eq!(policies, before);
+        put(&mut policies, &[("a", "2/s")]);
+    }
+
+    #[test]
     fn a_rollback_is_a_new_revision_and_changes_what_differs() {
         let mut policies = Policies::default();
         put(&mut policies, &[("a", "1/s"), ("b", "2/s")]);
@@ -331,10 +396,10 @@ mod tests {
 
     #[test]
     fn large_documents_put_old_ones_out_and_shared_texts_count_once() {
-        // 8 MiB less a name in 128 texts: eight such documents of different texts are 64 MiB.
+        // 8 MiB in 8 texts and names: eight such documents of different texts are 64 MiB.
         let large = |salt: char| {
             let text = salt.to_string().repeat(TEXT_BYTES_MAX - 3);
-            (0..128).map(|index| limit(&format!("{index:03}"), &*text)).collect::<Vec<_>>()
+            (0..8).map(|index| limit(&format!("{index:03}"), &*text)).collect::<Vec<_>>()
         };
         let mut policies = Policies::default();
         for _ in 0..50 {
@@ -353,14 +418,14 @@ mod tests {
     fn what_is_too_much_is_refused_by_name_and_changes_nothing() {
         let many = (0..=LIMITS_MAX).map(|index| limit(&index.to_string(), "")).collect();
         let long = "x".repeat(TEXT_BYTES_MAX);
-        let large = (0..128).map(|index| limit(&index.to_string(), &*long)).collect();
+        let large = (0..8).map(|index| limit(&index.to_string(), &*long)).collect();
         let cases = [
             (many, PolicyError::TooManyLimits { limits: 10_001 }),
-            (large, PolicyError::TooLarge { bytes: (8 << 20) + 274 }),
+            (large, PolicyError::TooLarge { bytes: (8 << 20) + 8 }),
             (vec![limit("", "")], PolicyError::Name { index: 0, bytes: 0 }),
             (vec![limit(&"n".repeat(513), "")], PolicyError::Name { index: 0, bytes: 513 }),
             (vec![limit("a", ""), limit("a", "")], PolicyError::NameTwice { index: 1 }),
-            (vec![limit("a", long + "x")], PolicyError::TextTooLong { index: 0, bytes: 65_537 }),
+            (vec![limit("a", long + "x")], PolicyError::TextTooLong { index: 0, bytes: 1_048_577 }),
         ];
         let mut policies = Policies::default();
         for (limits, error) in cases {

@@ -5,7 +5,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::*;
+use crate::cell::Counter;
 
+const LIMIT: FleetLimitId = FleetLimitId(7);
 const A: KeyId = KeyId { high: 2, low: 7 };
 const B: KeyId = KeyId { high: 3, low: 7 };
 /// Before the first deadline, at it, and before the second.
@@ -54,7 +56,7 @@ fn race_in<T: Send + 'static, U>(
     builder.check(move || {
         let credits = Arc::new(Credits::new(keys.len().max(1) as u64));
         for key in keys {
-            assert_eq!(credits.charge(*key, 1, EARLY), Charged::Stale);
+            assert_eq!(credits.charge(*key, LIMIT, 1, EARLY), NEW);
         }
         all(&credits);
         for key in keys {
@@ -73,6 +75,8 @@ fn race_in<T: Send + 'static, U>(
 
 fn nothing(_: &Credits) {}
 
+const NEW: Charged = Charged::Stale { is_new: true };
+
 /// How far A was taken, as the writer sees it when all is over.
 fn taken(credits: &Credits) -> u64 {
     let place = credits.table.find(A).expect("it stays").place;
@@ -81,7 +85,7 @@ fn taken(credits: &Credits) -> u64 {
 
 #[test]
 fn loom_a_charge_and_a_return_never_have_one_position_both() {
-    let charge = |credits: &Credits| is_allowed(credits.charge(A, 2, EARLY));
+    let charge = |credits: &Credits| is_allowed(credits.charge(A, LIMIT, 2, EARLY));
     let writer = |credits: &Credits| credits.permit(A, &permit(3, 3, FIRST)).expect("met");
     race(&[A], 3, nothing, charge, writer, |credits, allowed, returned| {
         assert_eq!(2 * u64::from(allowed) + returned, 3);
@@ -91,7 +95,7 @@ fn loom_a_charge_and_a_return_never_have_one_position_both() {
 
 #[test]
 fn loom_two_charges_of_the_last_position_are_one() {
-    let charge = |credits: &Credits| is_allowed(credits.charge(A, 2, EARLY));
+    let charge = |credits: &Credits| is_allowed(credits.charge(A, LIMIT, 2, EARLY));
     race(&[A], 3, nothing, charge, charge, |credits, one, two| {
         assert!(one != two);
         assert_eq!(taken(credits), 2);
@@ -102,20 +106,20 @@ fn loom_two_charges_of_the_last_position_are_one() {
 
 #[test]
 fn loom_a_new_deadline_comes_with_its_ceiling() {
-    let before = |credits: &Credits| assert!(is_allowed(credits.charge(A, 1, EARLY)));
-    let charge = |credits: &Credits| credits.charge(A, 1, EXPIRED);
+    let before = |credits: &Credits| assert!(is_allowed(credits.charge(A, LIMIT, 1, EARLY)));
+    let charge = |credits: &Credits| credits.charge(A, LIMIT, 1, EXPIRED);
     let writer = |credits: &Credits| credits.permit(A, &permit(0, 2, SECOND));
     race(&[A], 1, before, charge, writer, |credits, charged, returned| {
         assert_eq!(returned, Some(0));
         // Before the permission or after it; never beside the old ceiling.
-        assert!(charged == Charged::Stale || is_allowed(charged), "{charged:?}");
+        assert!(charged == STALE || is_allowed(charged), "{charged:?}");
         assert_eq!(taken(credits), 1 + u64::from(is_allowed(charged)));
     });
 }
 
 #[test]
 fn loom_no_charge_passes_above_what_is_permitted() {
-    let charge = |credits: &Credits| u64::from(is_allowed(credits.charge(A, 2, EARLY)));
+    let charge = |credits: &Credits| u64::from(is_allowed(credits.charge(A, LIMIT, 2, EARLY)));
     let twice = move |credits: &Credits| charge(credits) + charge(credits);
     let writer = |credits: &Credits| credits.permit(A, &permit(0, 3, FIRST));
     race(&[A], 1, nothing, twice, writer, |credits, passed, _| {
@@ -126,18 +130,18 @@ fn loom_no_charge_passes_above_what_is_permitted() {
 
 #[test]
 fn loom_positions_of_an_expired_permission_are_returned_and_never_charged() {
-    let charge = |credits: &Credits| credits.charge(A, 1, EXPIRED);
+    let charge = |credits: &Credits| credits.charge(A, LIMIT, 1, EXPIRED);
     let writer = |credits: &Credits| credits.permit(A, &permit(2, 3, SECOND));
     race(&[A], 2, nothing, charge, writer, |credits, charged, returned| {
         assert_eq!(returned, Some(2));
-        assert!(charged == Charged::Stale || is_allowed(charged), "{charged:?}");
+        assert!(charged == STALE || is_allowed(charged), "{charged:?}");
         assert_eq!(taken(credits), 2 + u64::from(is_allowed(charged)));
     });
 }
 
 #[test]
 fn loom_a_charge_before_the_deadline_is_below_the_floor_or_above_it() {
-    let charge = |credits: &Credits| u64::from(is_allowed(credits.charge(A, 1, EARLY)));
+    let charge = |credits: &Credits| u64::from(is_allowed(credits.charge(A, LIMIT, 1, EARLY)));
     let writer = |credits: &Credits| credits.permit(A, &permit(2, 3, SECOND)).expect("met");
     race(&[A], 2, nothing, charge, writer, |credits, passed, returned| {
         // Between the return and the new ceiling nothing is left.
@@ -148,13 +152,13 @@ fn loom_a_charge_before_the_deadline_is_below_the_floor_or_above_it() {
 
 #[test]
 fn loom_a_charge_of_a_cell_that_left_is_not_made_on_its_successor() {
-    let charge = |credits: &Credits| credits.charge(A, 1, EARLY);
+    let charge = |credits: &Credits| credits.charge(A, LIMIT, 1, EARLY);
     let writer = |credits: &Credits| {
         let left = credits.evict(A, 0);
         if left {
             // In the same place, unless A is faster and comes back.
-            let other = credits.charge(B, 1, EARLY);
-            assert!(matches!(other, Charged::Stale | Charged::Full));
+            let other = credits.charge(B, LIMIT, 1, EARLY);
+            assert!(other == NEW || other == Charged::Full);
         }
         (left, all(credits))
     };
@@ -176,7 +180,7 @@ fn loom_a_refund_of_a_cell_that_left_is_not_made_on_its_successor() {
     let refund = |credits: &Credits| credits.refund(A, 1, EARLY, EARLY);
     let writer = |credits: &Credits| {
         if credits.evict(A, 0) {
-            assert_eq!(credits.charge(B, 1, EARLY), Charged::Stale);
+            assert_eq!(credits.charge(B, LIMIT, 1, EARLY), NEW);
         }
     };
     race(&[A], 2, nothing, refund, writer, |credits, (), ()| {
@@ -205,9 +209,9 @@ fn loom_a_drain_that_reports_units_reports_the_oldest_charge_behind_them() {
 #[test]
 fn loom_units_given_back_are_among_those_taken() {
     // Dirty without a unit taken, so that the drain may come before the charge.
-    let before = |credits: &Credits| assert_eq!(credits.charge(A, 1, EXPIRED), Charged::Stale);
+    let before = |credits: &Credits| assert_eq!(credits.charge(A, LIMIT, 1, EXPIRED), STALE);
     let thread = |credits: &Credits| {
-        assert!(is_allowed(credits.charge(A, 1, EARLY)));
+        assert!(is_allowed(credits.charge(A, LIMIT, 1, EARLY)));
         credits.refund(A, 1, EARLY, EARLY);
     };
     race(&[A], 2, before, thread, all, |credits, (), first| {
@@ -227,8 +231,8 @@ fn last(first: Vec<Drained>, credits: &Credits) -> Drained {
 
 #[test]
 fn loom_a_charge_during_a_drain_is_drained_then_or_next_time() {
-    let before = |credits: &Credits| assert!(is_allowed(credits.charge(A, 1, EARLY)));
-    let charge = |credits: &Credits| assert!(is_allowed(credits.charge(A, 1, EARLY)));
+    let before = |credits: &Credits| assert!(is_allowed(credits.charge(A, LIMIT, 1, EARLY)));
+    let charge = |credits: &Credits| assert!(is_allowed(credits.charge(A, LIMIT, 1, EARLY)));
     race(&[A], 2, before, charge, all, |credits, (), first| {
         assert_eq!(last(first, credits).taken, 2);
         assert_eq!(all(credits), vec![]);
@@ -237,8 +241,8 @@ fn loom_a_charge_during_a_drain_is_drained_then_or_next_time() {
 
 #[test]
 fn loom_a_denial_during_a_drain_is_drained_then_or_next_time() {
-    let before = |credits: &Credits| assert_eq!(credits.charge(A, 1, EXPIRED), Charged::Stale);
-    let denied = |credits: &Credits| assert_eq!(credits.charge(A, 3, EXPIRED), Charged::Stale);
+    let before = |credits: &Credits| assert_eq!(credits.charge(A, LIMIT, 1, EXPIRED), STALE);
+    let denied = |credits: &Credits| assert_eq!(credits.charge(A, LIMIT, 3, EXPIRED), STALE);
     race(&[A], 2, before, denied, all, |credits, (), first| {
         assert_eq!(last(first, credits).denied, 1 + 1 + 3);
         assert_eq!(all(credits), vec![]);
@@ -247,9 +251,9 @@ fn loom_a_denial_during_a_drain_is_drained_then_or_next_time() {
 
 #[test]
 fn loom_two_cells_that_become_dirty_are_both_listed() {
-    let charge = |credits: &Credits| assert!(is_allowed(credits.charge(A, 1, EARLY)));
+    let charge = |credits: &Credits| assert!(is_allowed(credits.charge(A, LIMIT, 1, EARLY)));
     let writer = |credits: &Credits| {
-        assert!(is_allowed(credits.charge(B, 1, EARLY)));
+        assert!(is_allowed(credits.charge(B, LIMIT, 1, EARLY)));
         all(credits)
     };
     race(&[A, B], 2, nothing, charge, writer, |credits, (), first| {
@@ -261,10 +265,39 @@ fn loom_two_cells_that_become_dirty_are_both_listed() {
 
 #[test]
 fn loom_two_first_charges_make_one_cell_that_is_listed_once() {
-    let charge = |credits: &Credits| assert_eq!(credits.charge(A, 1, EARLY), Charged::Stale);
-    race(&[], 0, nothing, charge, charge, |credits, (), ()| {
+    let charge = |credits: &Credits| credits.charge(A, LIMIT, 1, EARLY);
+    race(&[], 0, nothing, charge, charge, |credits, one, two| {
+        // One of them is told that it is new.
+        assert!((one, two) == (NEW, STALE) || (one, two) == (STALE, NEW), "{one:?} {two:?}");
         let drained = all(credits);
         assert_eq!((drained.len(), drained[0].base, drained[0].denied), (1, Some(0), 2));
         assert_eq!(credits.used(), 1);
+    });
+}
+
+/// A writer that drains when it is woken and at no other time is shown everything.
+#[test]
+fn loom_whatever_becomes_dirty_after_a_drain_wakes() {
+    // All orders would take minutes; what there is to see takes two changes.
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let (credits, woken) = (Arc::new(Credits::new(2)), Arc::new(Counter::default()));
+        [A, B].into_iter().for_each(|key| assert_eq!(credits.charge(key, LIMIT, 1, EARLY), NEW));
+        all(&credits);
+        let count = woken.clone();
+        assert!(credits.on_dirty(Box::new(move || count.add(1))));
+        let other = {
+            let credits = Arc::clone(&credits);
+            thread::spawn(move || assert_eq!(credits.charge(A, LIMIT, 1, EARLY), STALE))
+        };
+        assert_eq!(credits.charge(B, LIMIT, 1, EARLY), STALE);
+        let seen = woken.get();
+        let mut shown = all(&credits).len();
+        other.join().expect("no panic");
+        if woken.get() > seen {
+            shown += all(&credits).len();
+        }
+        assert_eq!((shown, all(&credits).len()), (2, 0));
     });
 }

@@ -5,10 +5,17 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::cell::Counter;
 
 fn key(n: u64) -> KeyId {
     KeyId { high: 2 + n, low: n as u32 }
 }
+
+const LIMIT: FleetLimitId = FleetLimitId(7);
+/// Keys of a random run.
+const KEYS: usize = 4;
+const MINUTE: u64 = 60_000_000_000;
+const NEW: Charged = Charged::Stale { is_new: true };
 
 fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
@@ -22,7 +29,7 @@ fn all(credits: &Credits, now: Instant) -> Vec<Drained> {
 
 /// A key whose cell the writer has met; returns where it began.
 fn met(credits: &Credits, n: u64) -> u64 {
-    assert_eq!(credits.charge(key(n), 1, at(0)), Charged::Stale);
+    assert_eq!(credits.charge(key(n), LIMIT, 1, at(0)), NEW);
     let drained = all(credits, at(0));
     drained.iter().find(|one| one.key == key(n)).and_then(|one| one.base).expect("a new cell")
 }
@@ -40,7 +47,7 @@ fn a_cell_begins_above_every_position_of_those_that_left() {
         assert!(highest.is_none_or(|highest| base > highest), "{base} after {highest:?}");
         credits.permit(key(n), &permit(base, base + used, 10)).expect("met");
         if used > 0 {
-            let passed = credits.charge(key(n), used, at(5));
+            let passed = credits.charge(key(n), LIMIT, used, at(5));
             assert_eq!(passed, Charged::Allowed { remaining: 100 - used });
         }
         assert!(!credits.evict(key(n), base + used + 1));
@@ -58,11 +65,11 @@ fn a_permission_never_shrinks() {
     let base = met(&credits, 0);
     assert_eq!(credits.permit(key(0), &permit(base, base + 5, 10)), Some(0));
     assert_eq!(credits.permit(key(0), &permit(base, base + 2, 20)), Some(0));
-    assert_eq!(credits.charge(key(0), 4, at(15)), Charged::Allowed { remaining: 96 });
+    assert_eq!(credits.charge(key(0), LIMIT, 4, at(15)), Charged::Allowed { remaining: 96 });
     assert_eq!(credits.permit(key(0), &permit(base, base + 9, 3)), Some(0));
-    assert_eq!(credits.charge(key(0), 5, at(19)), Charged::Allowed { remaining: 95 });
-    assert_eq!(credits.charge(key(0), 1, at(19)), Charged::OverLimit { remaining: 95 });
-    assert_eq!(credits.charge(key(0), 1, at(20)), Charged::Stale);
+    assert_eq!(credits.charge(key(0), LIMIT, 5, at(19)), Charged::Allowed { remaining: 95 });
+    assert_eq!(credits.charge(key(0), LIMIT, 1, at(19)), Charged::OverLimit { remaining: 95 });
+    assert_eq!(credits.charge(key(0), LIMIT, 1, at(20)), STALE);
 }
 
 #[test]
@@ -71,9 +78,9 @@ fn a_permission_for_a_cell_that_left_says_nothing_of_its_successor() {
     let base = met(&credits, 0);
     assert!(credits.evict(key(0), base));
     assert_eq!(credits.permit(key(0), &permit(base, base + 5, 10)), None);
-    assert_eq!(credits.charge(key(0), 1, at(5)), Charged::Stale);
+    assert_eq!(credits.charge(key(0), LIMIT, 1, at(5)), NEW);
     assert_eq!(credits.permit(key(0), &permit(base, base + 5, 10)), None);
-    assert_eq!(credits.charge(key(0), 1, at(5)), Charged::Stale);
+    assert_eq!(credits.charge(key(0), LIMIT, 1, at(5)), STALE);
     let drained = all(&credits, at(5));
     assert_eq!((drained.len(), drained[0].denied), (1, 2));
     assert!(credits.permit(key(0), &permit(base, base + 5, 10)).is_some());
@@ -82,14 +89,14 @@ fn a_permission_for_a_cell_that_left_says_nothing_of_its_successor() {
 #[test]
 fn a_cost_of_nothing_touches_nothing() {
     let credits = Credits::new(1);
-    assert_eq!(credits.charge(key(0), 0, at(0)), Charged::Stale);
+    assert_eq!(credits.charge(key(0), LIMIT, 0, at(0)), STALE);
     assert_eq!((credits.used(), all(&credits, at(0))), (0, vec![]));
     let base = met(&credits, 0);
     credits.permit(key(0), &permit(base, base + 5, 10)).expect("met");
-    assert_eq!(credits.charge(key(0), 0, at(5)), Charged::Allowed { remaining: 100 });
+    assert_eq!(credits.charge(key(0), LIMIT, 0, at(5)), Charged::Allowed { remaining: 100 });
     assert_eq!(credits.peek(key(0), 6, at(5)), Charged::OverLimit { remaining: 100 });
     assert_eq!(credits.peek(key(1), 1, at(5)), Charged::Full);
-    assert_eq!(credits.peek(key(0), 1, at(10)), Charged::Stale);
+    assert_eq!(credits.peek(key(0), 1, at(10)), STALE);
     assert_eq!(all(&credits, at(10)), vec![]);
 }
 
@@ -98,12 +105,83 @@ fn a_full_table_takes_no_key_until_one_leaves() {
     let credits = Credits::new(100);
     let bases: Vec<u64> = (0..100).map(|n| met(&credits, n)).collect();
     for n in 100..300 {
-        assert_eq!(credits.charge(key(n), 1, at(0)), Charged::Full);
+        assert_eq!(credits.charge(key(n), LIMIT, 1, at(0)), Charged::Full);
     }
     assert_eq!((credits.used(), all(&credits, at(0))), (100, vec![]));
     assert!(credits.evict(key(17), bases[17]));
-    assert_eq!(credits.charge(key(100), 1, at(0)), Charged::Stale);
-    assert_eq!(credits.charge(key(101), 1, at(0)), Charged::Full);
+    assert_eq!(credits.charge(key(100), LIMIT, 1, at(0)), NEW);
+    assert_eq!(credits.charge(key(101), LIMIT, 1, at(0)), Charged::Full);
+}
+
+#[test]
+fn keys_that_stand_in_for_others_find_room_in_a_full_table() {
+    let credits = Credits::new(16);
+    (0..16).for_each(|n| assert!(met(&credits, n) == 0));
+    let asked = |n| Asked::new(key(n), LIMIT, 1).of_spare(key(n));
+    for n in 16..credits.keys_max() {
+        assert_eq!(credits.charge_as(&asked(n), at(0)), NEW);
+        assert_eq!(credits.charge(key(n + 1), LIMIT, 1, at(0)), Charged::Full);
+    }
+    assert_eq!((credits.keys_max(), credits.used()), (16 + 16 / 8 + 64, credits.keys_max()));
+    assert_eq!(credits.charge_as(&asked(1_000), at(0)), Charged::Full);
+}
+
+#[test]
+fn who_waits_is_told_of_as_nobody_who_was_denied() {
+    let credits = Credits::new(4);
+    assert_eq!(credits.charge_or_wait(key(0), LIMIT, 3, at(0)), NEW);
+    assert_eq!(credits.charge_or_wait(key(0), LIMIT, 3, at(0)), STALE);
+    let drained = all(&credits, at(0));
+    let base = drained[0].base.expect("it is new");
+    assert_eq!((drained.len(), drained[0].denied, drained[0].refused), (1, 0, 0));
+    credits.permit(key(0), &permit(base, base + 5, 10)).expect("met");
+    assert_eq!(
+        credits.charge_or_wait(key(0), LIMIT, 6, at(5)),
+        Charged::OverLimit { remaining: 100 }
+    );
+    assert_eq!(all(&credits, at(5)), vec![]);
+    assert_eq!(credits.charge_or_wait(key(0), LIMIT, 2, at(5)), Charged::Allowed { remaining: 98 });
+    assert_eq!(credits.charge_up_to(key(0), LIMIT, 8, at(5)), 3);
+    assert_eq!(credits.charge_up_to(key(0), LIMIT, 8, at(5)), 0);
+    let drained = all(&credits, at(5));
+    assert_eq!((drained[0].taken, drained[0].denied), (base + 5, 0));
+}
+
+#[test]
+fn a_drain_tells_the_last_cost_that_was_refused_and_by_which_limit() {
+    let credits = Credits::new(4);
+    for (cost, number) in [(3, 7), (5, 7), (2, 8)] {
+        let _ = credits.charge(key(0), FleetLimitId(number), cost, at(0));
+    }
+    let drained = all(&credits, at(0));
+    assert_eq!((drained[0].limit, drained[0].refused), (FleetLimitId(8), 2));
+    assert_eq!(drained[0].denied, 3 + 5 + 2);
+    let base = drained[0].base.expect("it is new");
+    credits.permit(key(0), &permit(base, base + 5, 10)).expect("met");
+    assert!(matches!(credits.charge(key(0), LIMIT, 1, at(5)), Charged::Allowed { .. }));
+    let drained = all(&credits, at(5));
+    assert_eq!((drained[0].limit, drained[0].refused), (FleetLimitId(8), 0));
+}
+
+#[test]
+fn the_writer_is_woken_once_for_each_drain() {
+    let credits = Credits::new(100);
+    assert_eq!(credits.charge(key(0), LIMIT, 1, at(0)), NEW);
+    let woken = std::sync::Arc::new(Counter::default());
+    let counter = woken.clone();
+    let count = move || counter.get();
+    let wake = move || woken.add(1);
+    assert!(credits.on_dirty(Box::new(wake)));
+    assert_eq!(count(), 1, "something was dirty already");
+    assert!(!credits.on_dirty(Box::new(|| {})), "there is one writer");
+    for drains in 1..4 {
+        for n in 1..50 {
+            let _ = credits.charge(key(n), LIMIT, 1, at(0));
+        }
+        credits.refund(key(3), 1, at(0), at(0));
+        assert_eq!(count(), drains);
+        all(&credits, at(0));
+    }
 }
 
 #[test]
@@ -113,15 +191,15 @@ fn lines_and_counts_stop_at_their_ends() {
     let most = Permit { remaining: u64::MAX, ..permit(u64::MAX, u64::MAX, u64::MAX) };
     assert_eq!(credits.permit(key(0), &most), Some(POSITIONS_MAX));
     let nothing = Charged::OverLimit { remaining: u64::MAX - POSITIONS_MAX };
-    assert_eq!(credits.charge(key(0), u64::MAX, at(0)), nothing);
-    assert_eq!(credits.charge(key(0), 1, at(0)), nothing);
+    assert_eq!(credits.charge(key(0), LIMIT, u64::MAX, at(0)), nothing);
+    assert_eq!(credits.charge(key(0), LIMIT, 1, at(0)), nothing);
     let drained = all(&credits, at(0));
     assert_eq!((drained[0].taken, drained[0].denied), (POSITIONS_MAX, 1 + (1 << 40) + 1));
     assert!(credits.evict(key(0), POSITIONS_MAX));
     // Its successor begins beyond the end, where nothing passes any more.
     let base = met(&credits, 0);
     assert_eq!(credits.permit(key(0), &most), Some(0));
-    assert!(matches!(credits.charge(key(0), 1, at(0)), Charged::OverLimit { .. }));
+    assert!(matches!(credits.charge(key(0), LIMIT, 1, at(0)), Charged::OverLimit { .. }));
     assert!(base > POSITIONS_MAX);
 }
 
@@ -161,6 +239,7 @@ struct Model {
     deadline: u64,
     line: u64,
     denied: u64,
+    refused: u64,
     refunds: Vec<(u64, u64)>,
     /// The highest position of a cell that left before it began.
     left: Option<u64>,
@@ -170,7 +249,7 @@ impl Model {
     fn peek(&self, cost: u64, now: u64) -> Charged {
         let remaining = self.line.saturating_sub(self.taken);
         if now >= self.deadline {
-            Charged::Stale
+            STALE
         } else if self.taken + cost <= self.ceiling {
             Charged::Allowed { remaining }
         } else {
@@ -190,10 +269,19 @@ impl Model {
                 Charged::Allowed { remaining: self.line.saturating_sub(self.taken) }
             }
             denied => {
-                self.denied += cost;
+                (self.denied, self.refused) = (self.denied + cost, cost);
                 denied
             }
         }
+    }
+
+    /// As much of a cost as is permitted.
+    fn part(&mut self, cost: u64, now: u64) -> u64 {
+        let free = if now < self.deadline { self.ceiling.saturating_sub(self.taken) } else { 0 };
+        let units = cost.min(free);
+        self.taken += units;
+        self.is_dirty |= units > 0;
+        units
     }
 
     fn permit(&mut self, permit: &Permit) -> Option<u64> {
@@ -218,6 +306,7 @@ impl Model {
             (self.taken, self.ceiling, self.line) = (base, base, base);
         }
         assert_eq!((drained.taken, drained.denied), (self.taken, self.denied));
+        assert_eq!((drained.limit, drained.refused), (LIMIT, std::mem::take(&mut self.refused)));
         let units: u64 = self.refunds.iter().map(|(units, _)| units).sum();
         let oldest = self.refunds.iter().map(|(_, charged_at)| *charged_at).min();
         assert_eq!(drained.refund.map(|(units, _)| units), oldest.map(|_| units));
@@ -233,6 +322,8 @@ impl Model {
 enum Step {
     Charge(u64, u64),
     Peek(u64, u64),
+    /// As much as is permitted.
+    Part(u64, u64),
     Refund(u64, u64, u64),
     Permit(u64, [i64; 3], u64),
     Drain,
@@ -246,6 +337,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (key.clone(), cost.clone()).prop_map(|(key, cost)| Step::Charge(key, cost)),
         1 => (key.clone(), cost.clone()).prop_map(|(key, cost)| Step::Peek(key, cost)),
+        1 => (key.clone(), cost.clone()).prop_map(|(key, cost)| Step::Part(key, cost)),
         2 => (key.clone(), cost, 0..2_000_u64).prop_map(|(k, c, age)| Step::Refund(k, c, age)),
         4 => (key.clone(), moves, 0..50_u64).prop_map(|(k, m, r)| Step::Permit(k, m, r)),
         3 => Just(Step::Drain),
@@ -254,50 +346,62 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A permission whose floor, ceiling and deadline are so far from where a cell is.
+fn permit_near(taken: u64, now: u64, moves: [i64; 3], remaining: u64) -> Permit {
+    let [floor, ceiling, _] = moves.map(|by| taken.saturating_add_signed(by));
+    let deadline = at(now.saturating_add_signed(moves[2]));
+    Permit { floor, ceiling, deadline, remaining }
+}
+
 /// Runs the steps on both; a minute of waiting is one unit, and the clock starts a little before
 /// the times of refunds go round.
 fn run(steps: &[Step]) {
-    const KEYS: usize = 4;
-    const MINUTE: u64 = 60_000_000_000;
     let credits = Credits::new(KEYS as u64);
     let mut cells: BTreeMap<u64, Model> = BTreeMap::new();
     let (mut now, mut evicted) = ((1 << 46) - 30 * MINUTE, None);
     for step in steps {
         match *step {
             Step::Charge(n, cost) if cost > 0 && !cells.contains_key(&n) => {
-                let answer = credits.charge(key(n), cost, at(now));
+                let answer = credits.charge(key(n), LIMIT, cost, at(now));
                 if cells.len() == KEYS {
                     assert_eq!(answer, Charged::Full);
                 } else {
                     let mut cell = Model { left: evicted, ..Model::default() };
-                    assert_eq!(answer, cell.charge(cost, now));
+                    assert_eq!((answer, STALE), (NEW, cell.charge(cost, now)));
                     cells.insert(n, cell);
                 }
             }
             Step::Charge(n, cost) | Step::Peek(n, cost) => {
                 let charges = matches!(step, Step::Charge(..));
-                let ask = if charges { Credits::charge } else { Credits::peek };
-                let absent = if cells.len() == KEYS { Charged::Full } else { Charged::Stale };
+                let (charge, peek) = (Credits::charge, Credits::peek);
+                let answer = match charges {
+                    true => charge(&credits, key(n), LIMIT, cost, at(now)),
+                    false => peek(&credits, key(n), cost, at(now)),
+                };
+                let absent = if cells.len() == KEYS { Charged::Full } else { STALE };
                 let expected = cells.get_mut(&n).map_or(absent, |cell| {
                     if charges { cell.charge(cost, now) } else { cell.peek(cost, now) }
                 });
-                assert_eq!(ask(&credits, key(n), cost, at(now)), expected);
+                assert_eq!(answer, expected);
+            }
+            Step::Part(n, cost) => {
+                let Some(cell) = cells.get_mut(&n) else { continue };
+                let units = cell.part(cost, now);
+                assert_eq!(credits.charge_up_to(key(n), LIMIT, cost, at(now)), units);
             }
             Step::Refund(n, units, age) => {
                 let charged_at = now - age * MINUTE / 20;
                 credits.refund(key(n), units, at(charged_at), at(now));
-                let cell = cells.get_mut(&n).filter(|_| units > 0 && age <= 1_200);
-                if let Some(cell) = cell {
+                if let Some(cell) = cells.get_mut(&n).filter(|_| units > 0 && age <= 1_200) {
                     cell.refunds.push((units, charged_at));
                     cell.is_dirty = true;
                 }
             }
             Step::Permit(n, moves, remaining) => {
-                let taken = cells.get(&n).map_or(0, |cell| cell.taken);
-                let [floor, ceiling, _] = moves.map(|by| taken.saturating_add_signed(by));
-                let deadline = at(now.saturating_add_signed(moves[2]));
-                let permit = Permit { floor, ceiling, deadline, remaining };
-                let expected = cells.get_mut(&n).and_then(|cell| cell.permit(&permit));
+                let cell = cells.get_mut(&n);
+                let taken = cell.as_ref().map_or(0, |cell| cell.taken);
+                let permit = permit_near(taken, now, moves, remaining);
+                let expected = cell.and_then(|cell| cell.permit(&permit));
                 assert_eq!(credits.permit(key(n), &permit), expected);
             }
             Step::Drain => {

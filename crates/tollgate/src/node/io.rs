@@ -142,4 +142,10 @@ pub struct NodeCounts {
     pub batches: u64,
     /// Reports that it refused because it was busy.
     pub shed: u64,
+    /// Reports that it refused because they were of another ring than it knows.
+    pub misdirected: u64,
+    /// Units that may have been spent when their permission was over: those of which it learned
+    /// when the process had stood still past the permission's end. Their owner had counted them as
+    /// spent before.
+    pub late: u64,
 }

@@ -4,6 +4,7 @@
 //! It touches no cell, socket or clock. The only module that knows all guarantees of a fleet.
 
 mod io;
+mod status;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -14,17 +15,17 @@ use crate::coordinator::RingChange;
 use crate::key::{KeyHashing, KeyId};
 use crate::message::{Message, Refusal, ReportBatch, SnapshotBatch};
 use crate::mutant::lacks;
-use crate::policy::FleetRules;
+use crate::policy::{FleetLimitId, FleetRules, ViewLimit};
 use crate::report::Pipeline;
 use crate::ring::{NodeId, RingEpoch};
 use crate::time::Instant;
 use crate::view::handover::{Handover, Sending};
 use crate::view::load::Load;
-use crate::view::owned::{Owned, Standing};
-use crate::view::owner::{Owner, Reporter};
-use crate::view::tenure::{Charge, Part, Tenure};
+use crate::view::owned::{Owned, Reporter, Standing};
+use crate::view::owner::Owner;
+use crate::view::tenure::{Began, Charge, Part, Tenure};
 use crate::view::worker::{Act, Usage, View};
-use crate::view::{CellEpoch, FleetLimitId, OwnerEpoch, Report, ViewLimit};
+use crate::view::{CellEpoch, OwnerEpoch, Report};
 
 /// A member of a fleet.
 #[derive(Debug)]
@@ -44,8 +45,29 @@ pub struct Node {
     outputs: VecDeque<Output>,
     /// What the last `poll` named.
     expected: Instant,
+    /// When the process last went on after it had stood still.
+    resumed: Instant,
+    counts: Done,
+    /// What was last heard of each node that reports.
+    heard: BTreeMap<NodeId, Heard>,
+}
+
+/// What it counts by itself.
+#[derive(Debug, Clone, Copy, Default)]
+struct Done {
     reports: u64,
     batches: u64,
+    misdirected: u64,
+    late: u64,
+}
+
+/// The last batch of reports of a node.
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    at: Instant,
+    batch: u64,
+    /// The last start of its process of which there were cells.
+    start: u64,
 }
 
 /// A view, its owner by the ring in force, and when it is looked at next.
@@ -80,8 +102,9 @@ impl Node {
             cells: 0,
             outputs: VecDeque::new(),
             expected: Instant::MAX,
-            reports: 0,
-            batches: 0,
+            resumed: Instant::ZERO,
+            counts: Done::default(),
+            heard: BTreeMap::new(),
         }
     }
 
@@ -92,7 +115,7 @@ impl Node {
         debug_assert!(self.outputs.is_empty(), "outputs are polled before the next input");
         self.notice_pause(now);
         let standing = self.standing();
-        let limits = |id| self.rules.limit(id).copied();
+        let limits = |key, id| self.rules.limit(key, id).copied();
         self.owner.handle_timeout(&limits, &standing, now);
         match input {
             Input::Usage(usage) => self.handle_usage(&usage, now),
@@ -101,7 +124,7 @@ impl Node {
             Input::Ring { change, age, start, is_restart } => {
                 self.handle_ring(change, age, start, is_restart, now);
             }
-            Input::Rules(rules) => self.rules.adopt(rules),
+            Input::Rules(rules) => self.handle_rules(rules),
             Input::Lease(until) => self.grants_until = until,
             Input::Timeout => {}
         }
@@ -123,10 +146,11 @@ impl Node {
         Output::Timeout(self.expected)
     }
 
-    /// A limit as this node knows it: nothing is admitted under one that it does not know.
+    /// What a key has under a limit, as this node knows it: nothing is admitted under a limit that
+    /// it does not know.
     #[must_use]
-    pub fn limit(&self, id: FleetLimitId) -> Option<&ViewLimit> {
-        self.rules.limit(id)
+    pub fn limit(&self, key: KeyId, id: FleetLimitId) -> Option<&ViewLimit> {
+        self.rules.limit(key, id)
     }
 
     /// The ring that it knows; zero before the first.
@@ -141,12 +165,6 @@ impl Node {
         self.tenure.as_ref().is_some_and(|tenure| tenure.charge(key) != Charge::Others)
     }
 
-    /// Units that the fleet has left of a key that this node owns, and units outstanding.
-    #[must_use]
-    pub fn owned(&self, key: KeyId) -> Option<(u64, u64)> {
-        self.owner.key(key).map(|owned| (owned.remaining(), owned.outstanding()))
-    }
-
     /// Whether it is out of the ring, and all that it owned has arrived at new owners.
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
@@ -154,23 +172,11 @@ impl Node {
         self.tenure.as_ref().is_none_or(is_out) && self.sending.is_done()
     }
 
-    /// What it did so far.
-    #[must_use]
-    pub fn counts(&self) -> NodeCounts {
-        NodeCounts {
-            owner: self.owner.counts(),
-            owned: self.owner.key_count() as u64,
-            views: self.views.len() as u64,
-            reports: self.reports,
-            batches: self.batches,
-            shed: self.load.refused(),
-        }
-    }
-
     fn notice_pause(&mut self, now: Instant) {
         let late = now.saturating_since(self.expected);
         let least = self.options.times.sync_interval * PAUSE_INTERVALS;
         if late >= least && !lacks("pause_is_counted") {
+            self.resumed = now;
             self.outputs.push_back(Output::Event(Event::Paused { lasted: late }));
         }
     }
@@ -181,6 +187,11 @@ impl Node {
             grants_until: self.grants_until,
             stretch: self.load.stretch(),
         }
+    }
+
+    fn handle_rules(&mut self, rules: FleetRules) {
+        self.rules.adopt(rules);
+        self.owner.keep_limits(|id| self.rules.limits.contains_key(&id));
     }
 
     fn begin(&mut self, key: KeyId, limit: FleetLimitId, base: u64, now: Instant) {
@@ -196,7 +207,7 @@ impl Node {
         }
         let cell_epoch = CellEpoch { start: self.start, cell: self.cells };
         let mut view = View::new(key, limit, cell_epoch, base, self.ring_epoch(), now);
-        if let Some(limit) = self.rules.limit(limit)
+        if let Some(limit) = self.rules.limit(key, limit)
             && let Some(permit) = view.bootstrap(limit, &self.options.times, now)
         {
             self.outputs.push_back(Output::Permit { key, permit });
@@ -211,7 +222,7 @@ impl Node {
             self.begin(key, usage.limit, base, now);
         }
         let Some(entry) = self.views.get_mut(&key) else { return };
-        entry.view.handle_usage(usage, &self.options.times, now);
+        self.counts.late += entry.view.handle_usage(usage, &self.options.times, self.resumed, now);
         self.schedule(key, now);
     }
 
@@ -268,6 +279,7 @@ impl Node {
             |why| Output::Send { to: from, message: Message::Refused { batch: number, why } };
         let ring_epoch = self.ring_epoch();
         if batch.ring_epoch != ring_epoch && !lacks("equal_ring_epoch") {
+            self.counts.misdirected += batch.reports.len() as u64;
             self.outputs.push_back(refuse(Refusal::NotOwner { ring_epoch }));
             return;
         }
@@ -275,7 +287,8 @@ impl Node {
             self.outputs.push_back(refuse(Refusal::Busy { retry_after }));
             return;
         }
-        let by = Reporter { node: from, round_trip: batch.round_trip };
+        let is_overtaken = self.hear(from, batch, now);
+        let by = Reporter { node: from, round_trip: batch.round_trip, is_overtaken };
         let mut snapshots = Vec::with_capacity(batch.reports.len());
         for reports in batch.reports.chunks(FETCH_REPORTS) {
             self.owner.fetch(from, reports);
@@ -284,6 +297,18 @@ impl Node {
         let owner_epoch = OwnerEpoch { ring: ring_epoch, start: self.start };
         let answer = SnapshotBatch { answers: Some(number), owner_epoch, snapshots };
         self.outputs.push_back(Output::Send { to: from, message: Message::Snapshots(answer) });
+    }
+
+    /// Notes a batch. Returns whether a later one of the same process was heard before.
+    fn hear(&mut self, from: NodeId, batch: &ReportBatch, now: Instant) -> bool {
+        let start = batch.reports.iter().map(|report| report.cell_epoch.start).max().unwrap_or(0);
+        let heard = self.heard.entry(from).or_insert(Heard { at: now, batch: 0, start });
+        heard.at = now;
+        if start <= heard.start && batch.batch <= heard.batch {
+            return true;
+        }
+        (heard.start, heard.batch) = (heard.start.max(start), batch.batch);
+        false
     }
 
     fn apply(
@@ -296,17 +321,17 @@ impl Node {
         // Keys that others own were taken away when the ring changed; those that are still being
         // handed over may be here in part.
         let began = if self.owner.key(report.key).is_some() && !tenure.awaits() {
-            Instant::ZERO
+            KNOWN
         } else {
             match tenure.charge(report.key) {
                 Charge::Since(began) => began,
-                Charge::Awaited if lacks("handover_awaited") => Instant::ZERO,
+                Charge::Awaited if lacks("handover_awaited") => KNOWN,
                 Charge::Awaited | Charge::Others => return None,
             }
         };
-        let limit = self.rules.limit(report.limit).copied();
+        let limits = |key, id| self.rules.limit(key, id).copied();
         let standing = self.standing();
-        let answer = self.owner.handle_report(report, by, limit.as_ref(), began, &standing, now);
+        let answer = self.owner.handle_report(report, by, &limits, began, &standing, now);
         answer.unwrap_or_else(|_| {
             self.outputs.push_back(Output::Event(Event::Full));
             None
@@ -323,7 +348,7 @@ impl Node {
             if entry.owner != Some(from) {
                 continue;
             }
-            let limit = self.rules.limit(entry.view.limit);
+            let limit = self.rules.limit(snapshot.key, entry.view.limit);
             let times = &self.options.times;
             let permit = entry.view.handle_snapshot(snapshot, batch.owner_epoch, limit, times, now);
             if let Some(permit) = permit {
@@ -345,7 +370,9 @@ impl Node {
                 if !tenure.was_of(handed.key, from) {
                     continue;
                 }
-                let owned = Owned::received(handed, &self.options.times, now);
+                let limit = self.rules.limit(handed.key, handed.limit);
+                let bootstrap = limit.map_or(0, |limit| limit.bootstrap);
+                let owned = Owned::received(handed, bootstrap, &self.options.times, now);
                 if self.owner.put(handed.key, owned, now).is_err() {
                     tenure.distrust(from, &self.options.times, now);
                     self.outputs.push_back(Output::Event(Event::Full));
@@ -395,6 +422,7 @@ impl Node {
         }
         self.pipeline.clear();
         self.owner.forget_pushes();
+        self.heard.clear();
         let epoch = self.ring_epoch();
         let mut keys: Vec<KeyId> = self.views.keys().copied().collect();
         keys.sort_unstable();
@@ -409,7 +437,7 @@ impl Node {
     }
 
     /// Freezes the keys that are others' now, and starts to send them. Returns how many.
-    fn hand_over(&mut self, began: Instant, now: Instant) -> u64 {
+    fn hand_over(&mut self, began: Began, now: Instant) -> u64 {
         let Some(tenure) = &self.tenure else { return 0 };
         let (me, ring) = (self.me, tenure.ring());
         let moved = self.owner.take(|key| ring.owner(key) != Some(me));
@@ -455,10 +483,9 @@ impl Node {
         for (_, key) in &keys {
             let Some(entry) = self.views.get_mut(key) else { continue };
             (entry.at, entry.refused) = (None, None);
-            let is_known = self.rules.limit(entry.view.limit).is_some();
-            match entry.view.act(is_known, &times, now) {
+            let limit = self.rules.limit(*key, entry.view.limit);
+            match entry.view.act(limit.is_some(), &times, now) {
                 Act::Report => {
-                    let limit = self.rules.limit(entry.view.limit);
                     let generation = limit.map_or(0, |limit| limit.generation);
                     reports.push(entry.view.report(generation, &times, now));
                     self.schedule(*key, now);
@@ -478,8 +505,8 @@ impl Node {
         if reports.is_empty() {
             return;
         }
-        self.reports += reports.len() as u64;
-        self.batches += 1;
+        self.counts.reports += reports.len() as u64;
+        self.counts.batches += 1;
         let (batch, round_trip) = self.pipeline.sent(owner, keys, now);
         let ring_epoch = self.ring_epoch();
         let message = Message::Reports(ReportBatch { batch, ring_epoch, round_trip, reports });
@@ -490,7 +517,7 @@ impl Node {
     fn schedule(&mut self, key: KeyId, now: Instant) {
         let Some(entry) = self.views.get_mut(&key) else { return };
         let Some(owner) = entry.owner else { return };
-        let limit = self.rules.limit(entry.view.limit);
+        let limit = self.rules.limit(key, entry.view.limit);
         let due = entry.view.due(limit, &self.options.times, now);
         let at = entry.refused.map_or(due, |refused| refused.min(due));
         if entry.at == Some(at) {
@@ -503,6 +530,8 @@ impl Node {
     }
 }
 
+/// What a key's tenure does not matter for: it has state here.
+const KNOWN: Began = Began::at(Instant::ZERO);
 /// Reports whose state is fetched at once: it fits into the nearest cache.
 const FETCH_REPORTS: usize = 32;
 /// A process that is so many sync intervals late stood still. A permission may have been about to

@@ -5,10 +5,12 @@
 use super::{Full, Locked};
 use crate::cell::{Meta, Rest, Seen};
 use crate::key::KeyId;
+use crate::mutant::lacks;
 use crate::time::Instant;
 
 impl<R: Rest> Locked<'_, R> {
-    /// Adds a key that was not found, if that takes no other key's place. Returns where it is.
+    /// Adds a key that was not found, if that takes no other key's place: as many as the table was
+    /// made for, and `spare` more. Returns where it is.
     ///
     /// # Errors
     /// [`Full`], and nothing was added.
@@ -17,12 +19,20 @@ impl<R: Rest> Locked<'_, R> {
         key: KeyId,
         meta: Meta,
         state: u64,
+        spare: u64,
     ) -> Result<usize, Full> {
         debug_assert!(self.find(key).is_none());
+        debug_assert!(!meta.is_pinned());
         let way = self.search(key, Instant::ZERO, &|_, _| false);
-        let place = way.free.filter(|_| self.count_one(meta)).ok_or(Full)?;
+        let bound = self.table.keys_max.saturating_add(spare);
+        let place = way.free.filter(|_| self.count_below(bound)).ok_or(Full)?;
         self.table.slots[place].settle(key, meta, state);
         Ok(place)
+    }
+
+    /// Counts one more key that is used, unless there are so many.
+    pub(super) fn count_below(&self, bound: u64) -> bool {
+        self.table.used.add_below(if lacks("no_bound") { u64::MAX } else { bound })
     }
 
     /// A number above every state in which a key of the segment was told to leave.

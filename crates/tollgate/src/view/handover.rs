@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::key::KeyId;
+use crate::policy::FleetLimitId;
 use crate::rate::Rate;
 use crate::ring::{NodeId, RingEpoch};
 use crate::time::Instant;
+use crate::view::excess::Excess;
 use crate::view::meter::Meter;
 use crate::view::owned::Owned;
 use crate::view::record::{POSITIONS_MAX, Record};
-use crate::view::{CellEpoch, FleetLimitId, ViewTimes};
+use crate::view::tenure::Began;
+use crate::view::{CellEpoch, ViewTimes};
 
 /// One part of what an old owner hands to a new one.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,13 +98,13 @@ impl Sending {
     pub(crate) fn start(
         &mut self,
         ring_epoch: RingEpoch,
-        began: Instant,
+        began: Began,
         keys: BTreeMap<NodeId, Vec<(KeyId, Owned)>>,
         until: Instant,
         now: Instant,
     ) {
-        let tenure_age = now.saturating_since(began);
-        let hold_left = began.saturating_since(now);
+        let tenure_age = began.age(now);
+        let hold_left = began.at.saturating_since(now);
         for (to, keys) in keys {
             let mut handed: Vec<HandedKey> =
                 keys.iter().map(|(key, owned)| owned.handed(*key, now)).collect();
@@ -185,13 +188,23 @@ impl Owned {
 
     /// A key as its new owner has it: nothing leaks for the time on the way, and permissions live
     /// as long as they may on any clock. Its limit is the old owner's until it is next met here.
-    pub(crate) fn received(handed: &HandedKey, times: &ViewTimes, now: Instant) -> Self {
+    /// Each worker may yet tell of its first contact, if its limit has a `bootstrap` allowance.
+    pub(crate) fn received(
+        handed: &HandedKey,
+        bootstrap: u64,
+        times: &ViewTimes,
+        now: Instant,
+    ) -> Self {
         let held_until = now.saturating_add(times.widened(handed.hold_left));
         let mut meter = Meter::with_level(handed.rate, handed.burst, handed.level, now);
         if !crate::mutant::lacks("handed_key_hold") {
             meter.hold(held_until);
         }
         let mut owned = Self::with_meter(handed.limit, handed.generation, meter, held_until);
+        if !handed.hold_left.is_zero() {
+            owned.excess = Excess::after(held_until);
+        }
+        owned.excess.cover(bootstrap.saturating_mul(handed.records.len() as u64));
         for record in &handed.records {
             let mut received = Record::handed_over(record, times, now);
             if crate::mutant::lacks("handed_outstanding") {
@@ -221,11 +234,13 @@ impl Record {
             base: handed.base,
             reported_at: now,
             demand: 0.0,
+            admitted: 0.0,
             asked: 0,
             waiting: 0,
             is_current: false,
             round_trip: Duration::ZERO,
             cadence: Duration::ZERO,
+            is_doubtful: false,
             queued: false,
             listed: None,
         }

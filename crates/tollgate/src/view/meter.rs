@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::mutant::lacks;
 use crate::rate::Rate;
 use crate::time::Instant;
+use crate::view::tenure::Began;
 
 /// One key's level L.
 #[derive(Debug, Clone)]
@@ -27,10 +28,12 @@ impl Meter {
     /// A key that is first met by an owner whose tenure of it began at `began`: whatever may have
     /// been spent under others has leaked since. A tenure that begins in the future is held: the
     /// level is the burst and does not leak until then.
-    pub(super) fn unknown(rate: Rate, burst: u64, began: Instant, now: Instant) -> Self {
-        let mut meter = Self::with_level(rate, burst, 0, now.max(began));
-        meter.level = u128::from(burst) * u128::from(rate.period_ns());
-        meter.at = if lacks("unknown_has_leaked") { now.max(began) } else { began };
+    pub(super) fn unknown(rate: Rate, burst: u64, began: Began, now: Instant) -> Self {
+        let Began { at, earlier, is_held: _ } = began;
+        let mut meter = Self::with_level(rate, burst, 0, now.max(at));
+        let leaked = earlier.as_nanos().saturating_mul(u128::from(rate.units()));
+        meter.level = (u128::from(burst) * u128::from(rate.period_ns())).saturating_sub(leaked);
+        meter.at = if lacks("unknown_has_leaked") { now.max(at) } else { at };
         meter.advance(now);
         if lacks("unknown_starts_spent") {
             meter.level = 0;
@@ -51,12 +54,14 @@ impl Meter {
 
     /// Leaks until `now`.
     pub(super) fn advance(&mut self, now: Instant) {
+        self.level = self.leaked(now);
+        self.at = self.at.max(now);
+    }
+
+    /// What it will have leaked to by `now`.
+    fn leaked(&self, now: Instant) -> u128 {
         let nanos = now.saturating_since(self.at).as_nanos();
-        if nanos > 0 {
-            let leaked = nanos.saturating_mul(u128::from(self.rate.units()));
-            self.level = self.level.saturating_sub(leaked);
-            self.at = now;
-        }
+        self.level.saturating_sub(nanos.saturating_mul(u128::from(self.rate.units())))
     }
 
     /// Adds what was spent, or is assumed to be. Returns when it entered, for
@@ -92,6 +97,13 @@ impl Meter {
     pub(super) fn room(&self, outstanding: u64) -> u64 {
         let free = self.burst.saturating_sub(outstanding);
         (self.scaled(free).saturating_sub(self.level) / self.period()) as u64
+    }
+
+    /// Units by which the level and what is outstanding are above the burst at `now`, rounded up.
+    pub(super) fn above(&self, outstanding: u64, now: Instant) -> u64 {
+        let held = self.leaked(now).saturating_add(self.scaled(outstanding));
+        let above = held.saturating_sub(self.scaled(self.burst));
+        u64::try_from(above.div_ceil(self.period())).unwrap_or(u64::MAX)
     }
 
     /// The first instant at which [`room`](Self::room) is at least `units`; `None` if leaking alone
@@ -137,6 +149,11 @@ impl Meter {
     /// The level in whole units, rounded up.
     pub(super) fn level(&self) -> u64 {
         u64::try_from(self.level.div_ceil(self.period())).unwrap_or(u64::MAX)
+    }
+
+    /// The level in whole units at `now`, if nothing enters until then.
+    pub(super) fn level_at(&self, now: Instant) -> u64 {
+        u64::try_from(self.leaked(now).div_ceil(self.period())).unwrap_or(u64::MAX)
     }
 
     pub(super) fn burst(&self) -> u64 {
@@ -258,7 +275,7 @@ mod tests {
 
     #[test]
     fn room_comes_at_the_instant_that_is_told() {
-        let mut meter = Meter::unknown(rate("10/s"), 5, ms(0), ms(0));
+        let mut meter = Meter::unknown(rate("10/s"), 5, Began::at(ms(0)), ms(0));
         assert_eq!(meter.room(0), 0);
         let at = meter.room_at(2, 1).expect("it leaks");
         assert_eq!(at, ms(300));
@@ -266,6 +283,15 @@ mod tests {
         assert_eq!(meter.room(1), 1);
         meter.advance(at);
         assert_eq!(meter.room(1), 2);
+    }
+
+    #[test]
+    fn what_leaked_before_the_process_began_has_leaked() {
+        let hour = Began { earlier: Duration::from_secs(3_600), ..Began::at(ms(0)) };
+        assert_eq!(Meter::unknown(rate("3/h"), 5, hour, ms(0)).room(0), 3);
+        assert_eq!(Meter::unknown(rate("3/h"), 5, hour, ms(1_200_000)).room(0), 4);
+        let ever = Began { earlier: Duration::MAX, ..Began::at(ms(0)) };
+        assert_eq!(Meter::unknown(rate("1/365d"), 5, ever, ms(0)).room(0), 5);
     }
 
     #[test]
@@ -279,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_held_level_does_not_leak() {
-        let mut meter = Meter::unknown(rate("1000/s"), 50, ms(400), ms(10));
+        let mut meter = Meter::unknown(rate("1000/s"), 50, Began::at(ms(400)), ms(10));
         meter.advance(ms(399));
         assert_eq!(meter.room(0), 0);
         meter.advance(ms(410));

@@ -9,6 +9,7 @@
 //! [worker](worker) spends from its cell and reports what it spent. `docs/bounds.md` numbers the
 //! rules; neither half knows transport, cells, or how members are found.
 
+mod excess;
 pub(crate) mod handover;
 pub(crate) mod load;
 mod meter;
@@ -16,49 +17,17 @@ pub(crate) mod owned;
 pub(crate) mod owner;
 mod record;
 mod share;
+pub(crate) mod status;
 pub(crate) mod tenure;
 pub(crate) mod worker;
 
 use std::time::Duration;
 
-use crate::guarantee::default_cap;
 use crate::key::KeyId;
 use crate::mutant::lacks;
-use crate::rate::Rate;
+use crate::policy::{FleetLimitId, TTL_CADENCES};
 use crate::ring::RingEpoch;
 use crate::time::Instant;
-
-/// A limit as owners and workers need it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ViewLimit {
-    /// R: units per period.
-    pub rate: Rate,
-    /// B: units at once after a rest.
-    pub burst: u64,
-    /// b: the most units that one worker may hold for one key, unless a single cost is above it.
-    pub local_cap: u64,
-    /// Units that a worker may spend on first contact, before it has heard from the owner. Default
-    /// 0; the bound grows by as much for each first contact.
-    pub bootstrap: u64,
-    /// The revision that last changed the limit.
-    pub generation: u64,
-}
-
-impl ViewLimit {
-    /// A limit with the default local cap: min(B, max(1, 2·R·TTL)) with the TTL of a hot key,
-    /// 4 × `sync_interval`.
-    ///
-    /// 5,000/s at 5 ms: 2 · 5,000/s · 20 ms = 200 units.
-    #[must_use]
-    pub fn new(rate: Rate, burst: u64, generation: u64, sync_interval: Duration) -> Self {
-        let local_cap = default_cap(rate, burst.max(1), sync_interval * TTL_CADENCES);
-        Self { rate, burst, local_cap, bootstrap: 0, generation }
-    }
-}
-
-/// Which limit of the fleet: its number in the replicated rule set, never used for another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FleetLimitId(pub u32);
 
 /// One life of one cell on one worker; never used again by that worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -194,6 +163,16 @@ impl ViewTimes {
         span.saturating_add(Duration::from_nanos(u64::try_from(more).unwrap_or(u64::MAX)))
     }
 
+    /// For how long two owners of one key are planned for, where owners go on that have lost the
+    /// coordinator: the successor of one begins `session_timeout + ttl_max` after it fell silent,
+    /// and a partition may last as long again.
+    ///
+    /// 1.7 s + 0.4 s = 2.1 s.
+    #[must_use]
+    pub fn overlap(&self) -> Duration {
+        self.session_timeout.saturating_add(self.ttl_max)
+    }
+
     /// How long a handover is waited for: longer than an owner that has not heard of the change may
     /// let permissions live, if it does not serve alone.
     pub(crate) fn handover_max(&self) -> Duration {
@@ -210,5 +189,3 @@ impl ViewTimes {
 const DRIFT_PPM_MAX: u32 = 100_000;
 /// For the way of what tells of a change.
 const HANDOVER_MARGIN: Duration = Duration::from_millis(390);
-/// A permission lives for so many cadences.
-pub(crate) const TTL_CADENCES: u32 = 4;

@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use crate::key::{KeyHashing, KeyId};
 use crate::mutant::lacks;
+use crate::policy::{FleetLimitId, ViewLimit};
 use crate::ring::NodeId;
 use crate::time::Instant;
+use crate::view::excess::Excess;
 use crate::view::meter::Meter;
-use crate::view::record::Record;
+use crate::view::record::{Applied, Record};
 use crate::view::share::{self, Wish};
-use crate::view::{CellEpoch, FleetLimitId, Report, Snapshot, ViewLimit, ViewTimes};
+use crate::view::status::OwnedKey;
+use crate::view::tenure::Began;
+use crate::view::{CellEpoch, Report, Snapshot, ViewTimes};
 
 /// One cell of one worker.
 pub(crate) type Who = (NodeId, CellEpoch);
@@ -38,6 +42,17 @@ pub(crate) struct Owned {
     planned: Option<Instant>,
     /// When nothing was left last.
     exhausted_at: Instant,
+    pub(super) excess: Excess,
+}
+
+/// Who reports, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reporter {
+    pub(crate) node: NodeId,
+    /// How far away it is.
+    pub(crate) round_trip: Duration,
+    /// Whether a later batch of it came before this one.
+    pub(crate) is_overtaken: bool,
 }
 
 /// What the owner's answers stand on, besides the key.
@@ -64,14 +79,13 @@ pub(super) struct Grounds<'a> {
 
 impl Owned {
     /// A key that was never reported to this owner.
-    pub(super) fn unknown(
-        id: FleetLimitId,
-        limit: &ViewLimit,
-        began: Instant,
-        now: Instant,
-    ) -> Self {
+    pub(super) fn unknown(id: FleetLimitId, limit: &ViewLimit, began: Began, now: Instant) -> Self {
         let meter = Meter::unknown(limit.rate, limit.burst, began, now);
-        Self::with_meter(id, limit.generation, meter, began)
+        let mut owned = Self::with_meter(id, limit.generation, meter, began.at);
+        if began.is_held {
+            owned.excess = Excess::after(began.at);
+        }
+        owned
     }
 
     pub(super) fn with_meter(
@@ -92,6 +106,7 @@ impl Owned {
             served_until: Instant::ZERO,
             planned: None,
             exhausted_at: Instant::ZERO,
+            excess: Excess::default(),
         }
     }
 
@@ -119,6 +134,7 @@ impl Owned {
     /// Lets the level leak, by the limit as it is now: what was spent stays spent (rule 7).
     pub(super) fn follow(&mut self, grounds: &Grounds<'_>, now: Instant) {
         self.meter.advance(now);
+        self.excess.settle(self.meter.above(self.outstanding, now));
         let Some(limit) = grounds.limit else { return };
         if self.generation == limit.generation {
             return;
@@ -145,36 +161,47 @@ impl Owned {
         }
     }
 
-    /// Applies a report. Returns the units that it newly tells as spent.
+    /// Applies a report. Returns the units that it newly tells as spent, and whether the key has
+    /// come to have an excess by them.
     pub(super) fn apply(
         &mut self,
-        who: Who,
+        by: Reporter,
         report: &Report,
-        round_trip: Duration,
-        start: u64,
+        grounds: &Grounds<'_>,
         now: Instant,
-    ) -> u64 {
+    ) -> (u64, bool) {
+        let who = (by.node, report.cell_epoch);
         let by_worker = who.1;
         if lacks("records_by_cell_epoch") {
             // As if a worker's name were all there is to it.
             self.records.retain(|other, _| other.0 != who.0 || other.1 == by_worker);
             self.outstanding = self.records.values().map(Record::outstanding).sum();
         }
-        let record = self.records.entry(who).or_insert_with(|| Record::unknown(report, now));
+        let record = self.records.entry(who).or_insert_with(|| {
+            self.excess.cover(grounds.limit.map_or(0, |limit| limit.bootstrap));
+            Record { is_doubtful: by.is_overtaken, ..Record::unknown(report, now) }
+        });
         self.outstanding -= record.outstanding();
         self.demand -= record.demand;
         // Its time may be over without the agenda having come to it.
         record.expire(&mut self.meter, now);
-        let spent = record.apply(report, start, &mut self.meter, now);
+        let start = grounds.standing.start;
+        let Applied { spent, unpermitted } = record.apply(report, start, &mut self.meter, now);
         record.is_current = report.generation == self.generation || lacks("known_generation");
-        record.round_trip = round_trip;
+        record.round_trip = by.round_trip;
+        // A record that a late repetition has brought back tells again what was known once.
+        let is_doubtful = by.is_overtaken || record.is_doubtful;
+        record.is_doubtful &= by.is_overtaken;
         self.outstanding += record.outstanding();
         self.demand = (self.demand + record.demand).max(0.0);
         if record.need() > 0 && !record.queued {
             record.queued = true;
             self.queue.push_back(who);
         }
-        spent
+        let is_breach = unpermitted > 0
+            && !is_doubtful
+            && self.excess.add(unpermitted, self.meter.above(self.outstanding, now), now);
+        (spent, is_breach)
     }
 
     /// Permits what there is room for: to those who wait, in their order, and to `who`, which is
@@ -352,6 +379,8 @@ impl Owned {
         let forgotten_at = record.reported_at.saturating_add(RECORD_SILENCE);
         if record.is_settled(now) || now >= forgotten_at {
             let demand = record.demand;
+            // What a worker of which nothing is known any more has not told, it tells anew.
+            self.excess.cover(record.acked.max(record.floor).saturating_sub(record.base));
             self.records.remove(&who);
             self.demand =
                 if self.records.is_empty() { 0.0 } else { (self.demand - demand).max(0.0) };
@@ -361,7 +390,7 @@ impl Owned {
         if now >= record.expiry {
             // It asks for nothing any more.
             self.demand = (self.demand - record.demand).max(0.0);
-            record.demand = 0.0;
+            (record.demand, record.admitted) = (0.0, 0.0);
         }
         record.listed = Some(next);
         agenda.push(Reverse((next, key, Some(who))));
@@ -411,6 +440,42 @@ impl Owned {
 
     pub(crate) fn outstanding(&self) -> u64 {
         self.outstanding
+    }
+
+    /// Units that it has too much at `now`.
+    pub(super) fn excess_at(&self, now: Instant) -> u64 {
+        self.excess.units().min(self.meter.above(self.outstanding, now))
+    }
+
+    /// The key as people look at it, as of `now`.
+    pub(super) fn status(&self, key: KeyId, times: &ViewTimes, now: Instant) -> OwnedKey {
+        let level = self.meter.level_at(now);
+        let last = self.records.iter().max_by_key(|(who, record)| (record.reported_at, **who));
+        let is_active = |record: &&Record| {
+            now.saturating_since(record.reported_at) <= times.ttl_max && record.sequence > 0
+        };
+        let active = self.records.values().filter(is_active);
+        let (reporters, demand, admitted) =
+            active.fold((0, 0.0, 0.0), |(count, demand, admitted), record| {
+                (count + 1, demand + record.demand, admitted + record.admitted)
+            });
+        OwnedKey {
+            key,
+            limit: self.limit,
+            generation: self.generation,
+            rate: self.meter.rate(),
+            burst: self.meter.burst(),
+            level,
+            outstanding: self.outstanding,
+            remaining: self.meter.burst().saturating_sub(level),
+            excess: self.excess_at(now),
+            reporters,
+            reporter: last.map(|((node, _), _)| *node),
+            reported_ago: last.map(|(_, record)| now.saturating_since(record.reported_at)),
+            admitted_per_second: admitted,
+            denied_per_second: (demand - admitted).max(0.0),
+            is_in_charge: now >= self.held_until,
+        }
     }
 
     fn room(&self) -> u64 {

@@ -5,15 +5,17 @@
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use crate::key::{KeyHashing, KeyId};
 use crate::mutant::lacks;
+use crate::policy::{FleetLimitId, ViewLimit};
 use crate::ring::NodeId;
 use crate::time::Instant;
-use crate::view::owned::{Grounds, Owned, Standing, Who};
-use crate::view::{FleetLimitId, Report, Snapshot, ViewLimit, ViewTimes};
+use crate::view::owned::{Grounds, Owned, Reporter, Standing, Who};
+use crate::view::status::{LimitUnits, OwnedKey};
+use crate::view::tenure::Began;
+use crate::view::{Report, Snapshot, ViewTimes};
 
 /// Keys that this node owns.
 #[derive(Debug)]
@@ -26,6 +28,10 @@ pub(crate) struct Owner {
     /// Snapshots that answer no report.
     pushes: BTreeMap<NodeId, Vec<Snapshot>>,
     counts: OwnerCounts,
+    /// What was counted of each limit that is in force.
+    limits: BTreeMap<FleetLimitId, LimitUnits>,
+    /// Keys that had an excess when they were last looked at.
+    exceeding: BTreeSet<KeyId>,
     /// Of the last snapshots.
     version: u64,
 }
@@ -43,21 +49,34 @@ pub struct OwnerCounts {
     pub expired: u64,
     /// Snapshots that answered no report.
     pub pushed: u64,
-}
-
-/// Who reports, and from how far.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reporter {
-    pub(crate) node: NodeId,
-    pub(crate) round_trip: Duration,
+    /// Times at which a key came to have an [excess](crate::OwnedKey::excess).
+    pub breaches: u64,
+    /// The largest excess of any key.
+    pub excess_max: u64,
 }
 
 /// There is no room for another key or another worker of it; nothing was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OwnerFull;
 
-/// The limits in force, by number.
-pub(crate) type Limits<'a> = &'a dyn Fn(FleetLimitId) -> Option<ViewLimit>;
+/// Counts what a report told of a key.
+fn count(
+    (all, of): &mut (&mut OwnerCounts, &mut LimitUnits),
+    units: u64,
+    is_breach: bool,
+    excess: u64,
+) {
+    all.reports += 1;
+    all.units = all.units.saturating_add(units);
+    of.units = of.units.saturating_add(units);
+    all.breaches += u64::from(is_breach);
+    of.breaches += u64::from(is_breach);
+    all.excess_max = all.excess_max.max(excess);
+    of.excess_max = of.excess_max.max(excess);
+}
+
+/// What keys have under the limits in force.
+pub(crate) type Limits<'a> = &'a dyn Fn(KeyId, FleetLimitId) -> Option<ViewLimit>;
 
 impl Owner {
     pub(crate) fn new(times: ViewTimes, keys_max: usize) -> Self {
@@ -68,6 +87,8 @@ impl Owner {
             agenda: BinaryHeap::new(),
             pushes: BTreeMap::new(),
             counts: OwnerCounts::default(),
+            limits: BTreeMap::new(),
+            exceeding: BTreeSet::new(),
             version: 0,
         }
     }
@@ -84,8 +105,8 @@ impl Owner {
         &mut self,
         report: &Report,
         by: Reporter,
-        limit: Option<&ViewLimit>,
-        began: Instant,
+        limits: Limits<'_>,
+        began: Began,
         standing: &Standing,
         now: Instant,
     ) -> Result<Option<Snapshot>, OwnerFull> {
@@ -94,7 +115,8 @@ impl Owner {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(_) if is_full => return Err(OwnerFull),
             Entry::Vacant(entry) => {
-                let Some(limit) = limit else { return Ok(None) };
+                let limit = limits(report.key, report.limit);
+                let Some(limit) = &limit else { return Ok(None) };
                 if lacks("versions_go_on") {
                     self.version = 0;
                 }
@@ -106,11 +128,21 @@ impl Owner {
             return Err(OwnerFull);
         }
         self.version += 1;
-        let grounds = Grounds { limit, standing, times: &self.times, version: self.version };
+        // By the limit that this owner knows: a worker may be behind, or ahead.
+        let limit = limits(report.key, owned.limit).or_else(|| {
+            let limit = limits(report.key, report.limit)?;
+            owned.limit = report.limit;
+            Some(limit)
+        });
+        let (times, version) = (&self.times, self.version);
+        let grounds = Grounds { limit: limit.as_ref(), standing, times, version };
         owned.follow(&grounds, now);
-        self.counts.reports += 1;
-        let units = owned.apply(who, report, by.round_trip, standing.start, now);
-        self.counts.units = self.counts.units.saturating_add(units);
+        let (units, is_breach) = owned.apply(by, report, &grounds, now);
+        let mut counts = (&mut self.counts, self.limits.entry(owned.limit).or_default());
+        count(&mut counts, units, is_breach, owned.excess.units());
+        if report.waiting > limit.map_or(u64::MAX, |limit| limit.local_cap) {
+            counts.1.cost_max = counts.1.cost_max.max(report.waiting.min(owned.meter.burst()));
+        }
         let mut told = Vec::new();
         self.counts.granted += owned.grant(who, &grounds, now, &mut told);
         for to in told {
@@ -120,6 +152,9 @@ impl Owner {
         }
         let snapshot = owned.snapshot(report.key, who, &grounds, now, &mut self.agenda);
         owned.plan(report.key, now, &mut self.agenda);
+        if is_breach {
+            self.note_excess(report.key, now);
+        }
         Ok(Some(snapshot))
     }
 
@@ -131,6 +166,19 @@ impl Owner {
             Some(owned.fetch((by, report.cell_epoch)))
         };
         std::hint::black_box(reports.iter().filter_map(fetched).fold(0, u64::wrapping_add));
+    }
+
+    /// A key has come to have an excess; those that have none any more are forgotten.
+    fn note_excess(&mut self, key: KeyId, now: Instant) {
+        if self.exceeding.len() >= EXCEEDING_MAX {
+            let keys = &self.keys;
+            let exceeds = |key: &KeyId| keys.get(key).is_some_and(|owned| owned.excess_at(now) > 0);
+            self.exceeding.retain(exceeds);
+        }
+        // Of more than that, others have an excess as well, and all are counted.
+        if self.exceeding.len() < EXCEEDING_MAX {
+            self.exceeding.insert(key);
+        }
     }
 
     /// Does what is due: takes expired permissions for spent, serves who waits, forgets what is
@@ -150,7 +198,7 @@ impl Owner {
             if !owned.is_planned_for(at) {
                 continue;
             }
-            let limit = limits(owned.limit);
+            let limit = limits(key, owned.limit);
             self.version += 1;
             let (times, version) = (&self.times, self.version);
             let grounds = Grounds { limit: limit.as_ref(), standing, times, version };
@@ -212,6 +260,26 @@ impl Owner {
         self.counts
     }
 
+    /// What was counted of each limit, with the largest excess of its keys at `now`.
+    pub(crate) fn limit_units(&self, now: Instant) -> BTreeMap<FleetLimitId, LimitUnits> {
+        let mut limits = self.limits.clone();
+        for owned in self.exceeding.iter().filter_map(|key| self.keys.get(key)) {
+            let of = limits.entry(owned.limit).or_default();
+            of.excess = of.excess.max(owned.excess_at(now));
+        }
+        limits
+    }
+
+    /// Limits that are no longer in force are counted no longer.
+    pub(crate) fn keep_limits(&mut self, is_known: impl Fn(FleetLimitId) -> bool) {
+        self.limits.retain(|id, _| is_known(*id));
+    }
+
+    /// The keys that have state here but for the first ones, as of `now`.
+    pub(crate) fn statuses(&self, skip: usize, now: Instant) -> impl Iterator<Item = OwnedKey> {
+        self.keys.iter().skip(skip).map(move |(key, owned)| owned.status(*key, &self.times, now))
+    }
+
     /// Keys that have state here.
     pub(crate) fn key_count(&self) -> usize {
         self.keys.len()
@@ -222,3 +290,6 @@ impl Owner {
         self.keys.get(&key)
     }
 }
+
+/// Keys of which it is looked up how much they have too much.
+const EXCEEDING_MAX: usize = 4_096;

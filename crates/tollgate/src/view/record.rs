@@ -29,6 +29,8 @@ pub(super) struct Record {
     pub(super) reported_at: Instant,
     /// Units a second that it asks for, admitted and refused.
     pub(super) demand: f64,
+    /// Those of them that were admitted, for people.
+    pub(super) admitted: f64,
     /// Units that it asked for between its last two reports.
     pub(super) asked: u64,
     /// What it waits for; 0 if it doesn't.
@@ -38,6 +40,9 @@ pub(super) struct Record {
     pub(super) round_trip: Duration,
     /// How often it was told to report.
     pub(super) cadence: Duration,
+    /// Whether all that is known of it came late, after a later batch: it may have been told
+    /// before.
+    pub(super) is_doubtful: bool,
     /// Whether it has a place in the key's queue.
     pub(super) queued: bool,
     /// When the owner's agenda comes to it.
@@ -64,11 +69,13 @@ impl Record {
             base,
             reported_at: now,
             demand: 0.0,
+            admitted: 0.0,
             asked: 0,
             waiting: 0,
             is_current: true,
             round_trip: Duration::ZERO,
             cadence: Duration::ZERO,
+            is_doubtful: false,
             queued: false,
             listed: None,
         }
@@ -107,18 +114,20 @@ impl Record {
         outstanding
     }
 
-    /// Applies what a report tells beyond the last one, if it is the latest. Returns the units that
-    /// it newly tells as spent. `start` is this owner's process.
+    /// Applies what a report tells beyond the last one, if it is the latest. `start` is this
+    /// owner's process.
     pub(super) fn apply(
         &mut self,
         report: &Report,
         start: u64,
         meter: &mut Meter,
         now: Instant,
-    ) -> u64 {
+    ) -> Applied {
         if report.sequence <= self.sequence {
-            return 0;
+            return Applied::default();
         }
+        // What of it came back since the base is not told to an owner that knew nothing.
+        let came_back = if self.sequence == 0 { report.returned } else { 0 };
         self.sequence = report.sequence;
         let taken = report.taken.min(POSITIONS_MAX).max(self.acked);
         let returned = report.returned.saturating_sub(self.returned);
@@ -134,6 +143,7 @@ impl Record {
         let returned_below = matched.min(below);
         let returned_fresh = (returned - returned_below).min(fresh);
         let spent = fresh - returned_fresh;
+        let unpermitted = spent.saturating_sub(self.outstanding()).saturating_sub(came_back);
         if spent > 0 {
             meter.add(spent, now);
         }
@@ -159,27 +169,36 @@ impl Record {
         // What is above the burst would wait for ever.
         self.waiting = if report.waiting > meter.burst() { 0 } else { report.waiting };
         self.reported_at = now;
-        spent
+        Applied { spent, unpermitted }
     }
 
     /// Moves the average of what it asks for towards what it asked for since the last report.
     fn measure(&mut self, report: &Report, taken: u64, returned: u64, now: Instant) {
         let spent = (taken - self.acked).saturating_sub(returned);
-        self.asked = spent.saturating_add(report.denied.saturating_sub(self.denied));
         let seconds = now.saturating_since(self.reported_at).as_secs_f64();
+        self.asked = spent.saturating_add(report.denied.saturating_sub(self.denied));
         if seconds < SAMPLE_SECONDS_MIN {
             return;
         }
-        let sample = self.asked as f64 / seconds;
         // Half of what is new, more of it after a long silence.
         let weight = (seconds / (seconds + HALF_LIFE_SECONDS)).max(0.5);
-        self.demand += (sample - self.demand) * weight;
+        self.demand += (self.asked as f64 / seconds - self.demand) * weight;
+        self.admitted += (spent as f64 / seconds - self.admitted) * weight;
     }
 
     /// Whether nothing is lost when it is forgotten at `now`.
     pub(super) fn is_settled(&self, now: Instant) -> bool {
         now >= self.expiry && self.outstanding() == 0 && self.base >= self.acked.max(self.floor)
     }
+}
+
+/// What a report told that was news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Applied {
+    /// Units that were spent.
+    pub(super) spent: u64,
+    /// Those of them, at least, that this owner had not permitted.
+    pub(super) unpermitted: u64,
 }
 
 /// Where lines of positions end: no honest worker comes so far.

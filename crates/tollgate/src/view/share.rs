@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use crate::policy::TTL_CADENCES;
 use crate::rate::Rate;
-use crate::view::{TTL_CADENCES, ViewTimes};
+use crate::view::ViewTimes;
 
 /// How near a key is to its limit: 1 is at it.
 pub(super) fn pressure(demand: f64, level: u64, rate: Rate, burst: u64) -> f64 {

@@ -15,12 +15,24 @@ use crate::ring::{NodeId, Ring, RingEpoch};
 use crate::time::Instant;
 use crate::view::ViewTimes;
 
+/// Since when a node is in charge of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Began {
+    /// Since then; if that lies in the future, what was permitted by others may live until then.
+    pub(crate) at: Instant,
+    /// How much longer ago it was, where this node's clock, which begins with its process, is too
+    /// young to tell.
+    pub(crate) earlier: Duration,
+    /// Whether it lay in the future once, so that what was spent meanwhile on what others had
+    /// permitted is told to this node.
+    pub(crate) is_held: bool,
+}
+
 /// Who is in charge of a key, as far as this node is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Charge {
-    /// This node, since then; if that lies in the future, what was permitted by others may live
-    /// until then.
-    Since(Instant),
+    /// This node, since then.
+    Since(Began),
     /// This node, once its last owner has handed the key over.
     Awaited,
     /// Another node, or none.
@@ -33,7 +45,7 @@ pub(crate) struct Tenure {
     me: NodeId,
     change: RingChange,
     /// Of keys that were this node's in the ring before.
-    own: Instant,
+    own: Began,
     /// Of keys that were another's, by that other.
     from: BTreeMap<NodeId, Since>,
     /// Until when a planned change may be unknown to an owner before it: whoever is lost by then
@@ -44,7 +56,7 @@ pub(crate) struct Tenure {
 /// Since when this node is in charge of another's keys.
 #[derive(Debug)]
 enum Since {
-    At(Instant),
+    At(Began),
     /// Once all parts have come; until then parts by number, and when it is too late.
     Awaited {
         until: Instant,
@@ -80,7 +92,18 @@ impl Tenure {
         let unsettled = if lacks("deaf_owner_awaited") { Duration::ZERO } else { unsettled };
         let hold = times.widened(times.ttl_max).max(unsettled);
         let held = if lacks("restart_hold") { now } else { now.saturating_add(hold) };
-        let own = if is_restart { held } else { now };
+        let held = Began { is_held: held > now, ..Began::at(held) };
+        // Nothing was ever spent of what nobody has owned: all keys of a fleet that was just
+        // founded, and of what a newcomer owned before, which is nothing.
+        let is_nobodys = match change.previous.members().is_empty() {
+            true => change.ring.epoch() == FIRST,
+            false => !change.previous.contains(me),
+        };
+        let own = match is_restart {
+            true => held,
+            false if is_nobodys => Began::EVER,
+            false => Began::at(now),
+        };
         let unsettled_until = now.saturating_add(unsettled);
         let mut tenure = Self { me, change, own, from: BTreeMap::new(), unsettled_until };
         if is_restart {
@@ -101,21 +124,21 @@ impl Tenure {
         is_cut_off: bool,
         times: &ViewTimes,
         now: Instant,
-    ) -> Instant {
+    ) -> Began {
         debug_assert!(change.ring.epoch() > self.epoch());
         let hold = now.saturating_add(times.widened(times.ttl_max));
         // What is still awaited goes on as what it is now: unknown. The other may not have heard of
         // the change yet, and is waited for as before.
         let began_of = |since: &Since| match since {
-            Since::At(at) => *at,
+            Since::At(began) => *began,
             Since::Awaited { .. } if lacks("awaited_is_held") => self.own,
-            Since::Awaited { until, .. } => hold.max(*until),
+            Since::Awaited { until, .. } => Began::held(hold.max(*until)),
         };
-        let began = self.from.values().map(began_of).fold(self.own, Instant::max);
+        let began = self.from.values().map(began_of).fold(self.own, Began::and);
         // Whoever was in charge meanwhile may not have heard of this change yet.
         let late = hold.max(now.saturating_add(times.handover_max()));
         let forgets = is_cut_off && !lacks("missed_ring_is_held");
-        self.own = if forgets { began.max(late) } else { began };
+        self.own = if forgets { began.and(Began::held(late)) } else { began };
         self.change = change;
         self.from.clear();
         self.await_others(times, now);
@@ -134,7 +157,7 @@ impl Tenure {
         }
         for member in previous.members().iter().filter(|member| member.node != self.me) {
             let since = if lost.contains(&member.node) {
-                Since::At(alone)
+                Since::At(Began { is_held: alone > now, ..Began::at(alone) })
             } else if gains(self.me, member.node, ring, previous) {
                 Since::Awaited { until, seen: BTreeSet::new() }
             } else {
@@ -155,7 +178,7 @@ impl Tenure {
         let last = self.change.previous.owner(key).and_then(|last| self.from.get(&last));
         match last {
             None => Charge::Since(self.own),
-            Some(Since::At(at)) => Charge::Since(*at),
+            Some(Since::At(began)) => Charge::Since(*began),
             Some(Since::Awaited { .. }) => Charge::Awaited,
         }
     }
@@ -189,7 +212,9 @@ impl Tenure {
         if seen.len() as u64 >= u64::from(part.parts) || lacks("handover_count") {
             let hold_left = if lacks("handed_hold") { Duration::ZERO } else { part.hold_left };
             let began = now.saturating_add(times.widened(hold_left));
-            self.from.insert(from, Since::At(began.saturating_sub(part.tenure_age)));
+            let began = Began::ago(part.tenure_age, began);
+            let is_held = !hold_left.is_zero();
+            self.from.insert(from, Since::At(Began { is_held, ..began }));
         }
         Part::New
     }
@@ -200,7 +225,7 @@ impl Tenure {
         let mut late = Vec::new();
         for (node, since) in &mut self.from {
             if matches!(since, Since::Awaited { until, .. } if *until <= now) {
-                *since = Since::At(hold);
+                *since = Since::At(Began::held(hold));
                 late.push(*node);
             }
         }
@@ -209,7 +234,8 @@ impl Tenure {
 
     /// What another handed over is not all here: it counts as if it had crashed.
     pub(crate) fn distrust(&mut self, from: NodeId, times: &ViewTimes, now: Instant) {
-        self.from.insert(from, Since::At(now.saturating_add(times.widened(times.ttl_max))));
+        let at = now.saturating_add(times.widened(times.ttl_max));
+        self.from.insert(from, Since::At(Began::held(at)));
     }
 
     /// When something is due next.
@@ -242,6 +268,42 @@ impl Tenure {
     }
 }
 
+impl Began {
+    /// For longer than anything lasts.
+    const EVER: Self = Self { earlier: Duration::MAX, ..Self::at(Instant::ZERO) };
+
+    /// Since then, in an instant that may not lie in the future.
+    pub(crate) const fn at(at: Instant) -> Self {
+        Self { at, earlier: Duration::ZERO, is_held: false }
+    }
+
+    /// From then on; what was permitted by others may live until then.
+    fn held(at: Instant) -> Self {
+        Self { is_held: true, ..Self::at(at) }
+    }
+
+    /// So long before an instant.
+    fn ago(age: Duration, now: Instant) -> Self {
+        let earlier = age.saturating_sub(now.saturating_since(Instant::ZERO));
+        Self { earlier, ..Self::at(now.saturating_sub(age)) }
+    }
+
+    /// How long ago it was.
+    pub(crate) fn age(self, now: Instant) -> Duration {
+        now.saturating_since(self.at).saturating_add(self.earlier)
+    }
+
+    /// In charge of all, as of two parts.
+    fn and(self, other: Self) -> Self {
+        let is_later = (self.at, other.earlier) > (other.at, self.earlier);
+        let later = if is_later { self } else { other };
+        Self { is_held: self.is_held || other.is_held, ..later }
+    }
+}
+
+/// The first ring of a fleet.
+const FIRST: RingEpoch = RingEpoch::ZERO.next();
+
 /// Whether `to` may own keys that `from` owned in the ring before: with rendezvous hashing only if
 /// one of them was not, or is not, a member, or weights have changed.
 fn gains(to: NodeId, from: NodeId, ring: &Ring, previous: &Ring) -> bool {
@@ -251,4 +313,62 @@ fn gains(to: NodeId, from: NodeId, ring: &Ring, previous: &Ring) -> bool {
 
 fn weight(ring: &Ring, node: NodeId) -> Option<u32> {
     ring.members().iter().find(|member| member.node == node).map(|member| member.weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Member;
+    use crate::view::handover::Handover;
+
+    fn ring(epoch: u64, nodes: &[u32]) -> Ring {
+        let member = |node: &u32| Member { node: NodeId::new(*node), weight: 1 };
+        Ring::new(RingEpoch::new(epoch), nodes.iter().map(member)).expect("sound members")
+    }
+
+    fn change(epoch: u64, nodes: &[u32], previous: &[u32]) -> RingChange {
+        let (ring, previous) = (ring(epoch, nodes).into(), ring(epoch - 1, previous).into());
+        RingChange { ring, previous, lost: Box::default() }
+    }
+
+    fn age(tenure: &Tenure, now: Instant) -> Option<Duration> {
+        let charge = tenure.charge(KeyId::from_bits(1, 1));
+        if let Charge::Since(began) = charge { Some(began.age(now)) } else { None }
+    }
+
+    /// A limit of 30 an hour denied everything in a fleet that was just founded, two minutes for
+    /// each unit: its founder took every key for spent, as the successor of a crashed owner must.
+    #[test]
+    fn the_founder_of_a_fleet_knows_that_nothing_was_spent_before() {
+        let (times, now) = (ViewTimes::default(), Instant::ZERO);
+        let founded = |epoch, previous: &[u32], is_restart| {
+            let change = change(epoch, &[1], previous);
+            let tenure =
+                Tenure::new(NodeId::new(1), change, Duration::ZERO, is_restart, &times, now);
+            age(&tenure, now)
+        };
+        assert_eq!(founded(1, &[], false), Some(Duration::MAX));
+        // It, or others, may have spent what is forgotten now.
+        assert_eq!(founded(1, &[], true), Some(Duration::ZERO));
+        assert_eq!(founded(2, &[], false), Some(Duration::ZERO));
+    }
+
+    /// After a rolling restart each owner's clock was seconds old, and so was its tenure.
+    #[test]
+    fn a_tenure_that_is_handed_over_is_as_old_as_it_was() {
+        let (times, now) = (ViewTimes::default(), Instant::from_nanos(5_000_000_000));
+        let joined = change(8, &[2], &[1]);
+        let mut tenure = Tenure::new(NodeId::new(2), joined, Duration::ZERO, false, &times, now);
+        assert_eq!(age(&tenure, now), None);
+        let day = Duration::from_secs(86_400);
+        let (part, parts, keys) = (0, 1, Vec::new());
+        let (tenure_age, hold_left) = (day, Duration::ZERO);
+        let ring_epoch = RingEpoch::new(8);
+        let handed = Handover { ring_epoch, part, parts, tenure_age, hold_left, keys };
+        assert_eq!(tenure.handle_part(NodeId::new(1), &handed, &times, now), Part::New);
+        assert_eq!(age(&tenure, now), Some(day));
+        // And it is as old when the ring has changed again.
+        let lasted = tenure.adopt(change(9, &[2, 3], &[2]), false, &times, now);
+        assert_eq!(lasted.age(now), day);
+    }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::credits::{Drained, Permit};
 use crate::key::KeyId;
 use crate::mutant::lacks;
-use crate::ring::RingEpoch;
+use crate::policy::{FleetLimitId, ViewLimit};
+use crate::ring::{NodeId, RingEpoch};
 use crate::time::Instant;
-use crate::view::{
-    CellEpoch, FleetLimitId, OwnerEpoch, Report, Snapshot, Stamp, ViewLimit, ViewTimes,
-};
+use crate::view::status::SpentKey;
+use crate::view::{CellEpoch, OwnerEpoch, Report, Snapshot, Stamp, ViewTimes};
 
 /// What a key's cell holds, and who waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(crate) struct View {
     key: KeyId,
     pub(crate) limit: FleetLimitId,
     cell_epoch: CellEpoch,
+    /// Where and when the cell began, for people.
+    began: (u64, Instant),
     taken: u64,
     returned: u64,
     refunded: u64,
@@ -120,6 +122,7 @@ impl View {
             key,
             limit,
             cell_epoch,
+            began: (base, now),
             taken: base,
             returned: 0,
             refunded: 0,
@@ -162,15 +165,29 @@ impl View {
         Some(self.permission(limit.bootstrap))
     }
 
-    /// Takes in what the cell holds.
-    pub(crate) fn handle_usage(&mut self, usage: &Usage, times: &ViewTimes, now: Instant) {
+    /// Takes in what the cell holds. The process last stood still until `resumed`. Returns the
+    /// units that may have been spent when their permission was over.
+    pub(crate) fn handle_usage(
+        &mut self,
+        usage: &Usage,
+        times: &ViewTimes,
+        resumed: Instant,
+        now: Instant,
+    ) -> u64 {
         let Drained { taken, denied, refund, .. } = usage.drained;
         debug_assert!(taken >= self.taken);
         debug_assert!(denied >= self.denied);
         let walked = taken - self.taken;
         debug_assert!(usage.returned <= walked);
+        let is_late = self.used_at < resumed && self.deadline <= now;
+        let late = if is_late && !lacks("late_is_counted") { walked - usage.returned } else { 0 };
         if walked > usage.returned || denied > self.denied || usage.waiting > 0 {
             self.used_at = now;
+        }
+        if usage.limit != self.limit {
+            // The key is another limit's now, and so are its positions: its owner is to know.
+            self.limit = usage.limit;
+            self.told = Told::NOTHING;
         }
         self.taken = taken;
         self.returned += usage.returned;
@@ -186,6 +203,7 @@ impl View {
         if let Some((units, charged_at)) = refund {
             self.refund(units, charged_at, times, now);
         }
+        late
     }
 
     fn refund(&mut self, units: u64, charged_at: Instant, times: &ViewTimes, now: Instant) {
@@ -461,6 +479,24 @@ impl View {
 
     pub(crate) fn taken(&self) -> u64 {
         self.taken
+    }
+
+    /// The key as people look at it, as of `now`.
+    pub(crate) fn status(&self, owner: Option<NodeId>, now: Instant) -> SpentKey {
+        let (base, began_at) = self.began;
+        let spent = (self.taken - base).saturating_sub(self.returned);
+        SpentKey {
+            key: self.key,
+            limit: self.limit,
+            owner,
+            spent: spent.saturating_sub(self.refunded),
+            denied: self.denied,
+            age: now.saturating_since(began_at),
+            credit: self.ceiling.saturating_sub(self.taken),
+            credit_for: self.deadline.saturating_since(now),
+            waiting: self.waiting,
+            heard_ago: self.adopted_at.map(|(at, _)| now.saturating_since(at)),
+        }
     }
 }
 

@@ -57,10 +57,18 @@ impl Worker {
         let rate = Rate::parse("10/s").expect("a rate");
         let limit = ViewLimit::new(rate, 10, 1, Duration::from_millis(5));
         let limits = BTreeMap::from([(LIMIT, limit)]);
-        worker.tell(Input::Rules(FleetRules { revision: 1, limits }));
+        worker.tell(Input::Rules(FleetRules { revision: 1, limits, ..FleetRules::default() }));
         for number in 0..keys {
             let key = KeyId::from_bits(u64::from(number + 2) << 32, number);
-            let drained = Drained { key, base: Some(0), taken: 0, denied: 1, refund: None };
+            let drained = Drained {
+                key,
+                limit: LIMIT,
+                base: Some(0),
+                taken: 0,
+                denied: 1,
+                refused: 1,
+                refund: None,
+            };
             let usage = Usage { limit: LIMIT, drained, returned: 0, waiting: 0, refused: 1 };
             worker.tell(Input::Usage(usage));
         }

@@ -174,7 +174,7 @@ proptest! {
         let rate = Rate::parse("1000/s").expect("a rate");
         let view = |generation| ViewLimit::new(rate, 50, generation, Duration::from_millis(5));
         let limits = BTreeMap::from([(FleetLimitId(0), view(1)), (FleetLimitId(1), view(2))]);
-        let rules = Input::Rules(FleetRules { revision: 2, limits });
+        let rules = Input::Rules(FleetRules { revision: 2, limits, ..FleetRules::default() });
         handle(&mut one, rules, Instant::from_nanos(now));
         let change =
             RingChange { ring: ring(1, &[1, 2]), previous: ring(0, &[2]), lost: Box::default() };
@@ -183,14 +183,16 @@ proptest! {
         for (index, (from, message, wait)) in (0_u64..).zip(messages) {
             now += wait;
             let at = Instant::from_nanos(now);
+            let limit = FleetLimitId(0);
             let drained = Drained {
                 key: KeyId::from_bits((index % 4) << 60, 7),
+                limit,
                 base: Some(index),
                 taken: index,
                 denied: 1,
+                refused: 1,
                 refund: None,
             };
-            let limit = FleetLimitId(0);
             let usage = Usage { limit, drained, returned: 0, waiting: 0, refused: 1 };
             handle(&mut one, Input::Usage(usage), at);
             handle(&mut one, Input::Message { from, message }, at);

@@ -8,12 +8,11 @@ use hyper::StatusCode;
 use serde_json::Value;
 use tollgate::{Clock, Options};
 
-use super::client::post;
+use super::client::Door;
 use super::paint::Paint;
 use super::{FAILED, Merging, NO, say, wrong_arguments};
 use crate::config::{self, Fleet, Reading};
 use crate::faces::http;
-use crate::net::Address;
 use crate::service::Service;
 
 /// A request, as words.
@@ -28,12 +27,8 @@ struct Words {
     /// The domain of its limits
     #[arg(long, default_value = tollgate::DEFAULT_DOMAIN)]
     domain: String,
-    /// The daemon's HTTP door
-    #[arg(long, env = "TOLLGATE_SERVER", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
-    server: Address,
-    /// A file with the secret that the daemon wants to be shown
-    #[arg(long, env = "TOLLGATE_SECRET_FILE", value_name = "FILE")]
-    secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    door: Door,
     /// Print the daemon's answer as it is, in JSON
     #[arg(long)]
     json: bool,
@@ -82,20 +77,12 @@ impl Words {
             }
         }
     }
-
-    fn post(&self, path: &str) -> Result<(StatusCode, Value), String> {
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
-        };
-        let secret = self.secret_file.as_ref().map(read).transpose()?;
-        post(&self.server, path, self.body(), secret.as_deref())
-    }
 }
 
 impl Check {
     pub(crate) fn run(&self) -> Result<ExitCode, String> {
         self.words.check();
-        let (status, answer) = self.words.post("/v1/check")?;
+        let (status, answer) = self.words.door.post("/v1/check", self.words.body())?;
         let Some(allowed) = answer["allowed"].as_bool() else { return refused(status, &answer) };
         if self.words.json {
             say(&format!("{answer:#}"));
@@ -112,7 +99,7 @@ impl Explain {
         let answer = match &self.config {
             Some(path) => self.explain_by(path)?,
             None => {
-                let (status, answer) = self.words.post("/v1/explain")?;
+                let (status, answer) = self.words.door.post("/v1/explain", self.words.body())?;
                 if status != StatusCode::OK {
                     return refused(status, &answer);
                 }

@@ -1,11 +1,14 @@
 //! Asks a running daemon over its HTTP door.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use clap::Args;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, HOST};
+use hyper::http::request::Builder;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -14,37 +17,81 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::net::Address;
 
-/// Posts `body` to `path`, and returns the status and the JSON of the answer.
-///
-/// # Errors
-/// What stood in the way, for people.
-pub(crate) fn post(
-    server: &Address,
-    path: &str,
-    body: String,
-    secret: Option<&[u8]>,
-) -> Result<(StatusCode, Value), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
-    let mut request = Request::post(path).header(HOST, "tollgate");
-    if let Some(secret) = secret {
-        request = request.header(AUTHORIZATION, [b"Bearer ", secret.trim_ascii_end()].concat());
-    }
-    let request = request
-        .body(Full::new(Bytes::from(body)))
-        .map_err(|error| format!("the request can't be made: {error}"))?;
-    runtime.block_on(async {
-        let answered = tokio::time::timeout(TIME_MAX, ask(server, request)).await;
-        answered.map_err(|_| format!("{server} did not answer within {TIME_MAX:?}"))?
-    })
+/// Where a daemon is, and what it is to be shown.
+#[derive(Args)]
+pub(crate) struct Door {
+    /// The daemon's HTTP door
+    #[arg(long, env = "TOLLGATE_SERVER", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    server: Address,
+    /// A file with the secret that the daemon wants to be shown
+    #[arg(long, env = "TOLLGATE_SECRET_FILE", value_name = "FILE")]
+    secret_file: Option<PathBuf>,
 }
 
-async fn ask(
-    server: &Address,
-    request: Request<Full<Bytes>>,
-) -> Result<(StatusCode, Value), String> {
+/// What a daemon has answered.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    body: Bytes,
+}
+
+impl Answer {
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// When it is none, for people.
+    pub(crate) fn json(&self) -> Result<Value, String> {
+        let status = self.status;
+        serde_json::from_slice(&self.body)
+            .map_err(|_| format!("the answer ({status}) is no JSON: is this tollgate's HTTP door?"))
+    }
+
+    /// The body as it is.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.body
+    }
+
+    /// The body as a text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl Door {
+    /// Posts `body` to `path`, and returns the status and the JSON of the answer.
+    ///
+    /// # Errors
+    /// What stood in the way, for people.
+    pub(crate) fn post(&self, path: &str, body: String) -> Result<(StatusCode, Value), String> {
+        let answer = self.ask(Request::post(path), body)?;
+        Ok((answer.status, answer.json()?))
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// What stood in the way, for people.
+    pub(crate) fn ask(&self, request: Builder, body: String) -> Result<Answer, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
+        let mut request = request.header(HOST, "tollgate");
+        if let Some(path) = &self.secret_file {
+            let secret =
+                std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            request = request.header(AUTHORIZATION, [b"Bearer ", secret.trim_ascii_end()].concat());
+        }
+        let request = request
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| format!("the request can't be made: {error}"))?;
+        runtime.block_on(async {
+            let answered = tokio::time::timeout(TIME_MAX, ask(&self.server, request)).await;
+            answered.map_err(|_| format!("{} did not answer within {TIME_MAX:?}", self.server))?
+        })
+    }
+}
+
+async fn ask(server: &Address, request: Request<Full<Bytes>>) -> Result<Answer, String> {
     let unreachable =
         |error| format!("nothing answers at {server}: {error}; is `tollgate serve` running there?");
     match server {
@@ -57,7 +104,7 @@ async fn ask(
     }
 }
 
-async fn speak<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(StatusCode, Value), String>
+async fn speak<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Answer, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -68,9 +115,7 @@ where
     let status = response.status();
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| format!("the answer broke off: {error}"))?.to_bytes();
-    let answer = serde_json::from_slice(&body)
-        .map_err(|_| format!("the answer ({status}) is no JSON: is this tollgate's HTTP door?"))?;
-    Ok((status, answer))
+    Ok(Answer { status, body })
 }
 
 const TIME_MAX: Duration = Duration::from_secs(10);

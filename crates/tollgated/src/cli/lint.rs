@@ -96,16 +96,19 @@ impl Lint {
 
     fn print(&self, limits: Option<usize>, findings: &[Finding]) {
         let paint = Paint::of_stdout();
-        for finding in findings {
-            let severity = match finding.severity {
-                Severity::Error => paint.red("error"),
-                Severity::Warning => paint.yellow("warning"),
-            };
-            let Finding { file, line, column, message, .. } = finding;
-            say(&format!("{}:{line}:{column}: {severity}: {message}", file.display()));
-        }
+        findings.iter().for_each(|finding| say(&shown(finding, paint)));
         if let Some(limits) = limits {
             say(&format!("{}: {} {limits} limits", self.path.display(), paint.green("ok,")));
         }
     }
+}
+
+/// A finding as a line.
+pub(crate) fn shown(finding: &Finding, paint: Paint) -> String {
+    let severity = match finding.severity {
+        Severity::Error => paint.red("error"),
+        Severity::Warning => paint.yellow("warning"),
+    };
+    let Finding { file, line, column, message, .. } = finding;
+    format!("{}:{line}:{column}: {severity}: {message}", file.display())
 }

@@ -1,14 +1,22 @@
 //! What people type. Exit codes are the same everywhere and are told by `--help`.
 
 mod ask;
+mod changes;
 mod client;
+mod demo;
 mod differences;
+mod fleet;
+mod fleet_args;
+mod limit;
 mod lint;
+mod node;
 mod paint;
 mod plan;
 mod plan_page;
 mod serve;
+mod signals;
 mod sim;
+mod store;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,6 +42,16 @@ enum Command {
     Explain(ask::Explain),
     /// Look for mistakes in a policy, and tell how it differs from Envoy's rate-limit service
     Lint(lint::Lint),
+    /// Read and change the limits of a fleet
+    Limit(limit::Limit),
+    /// List the nodes of a fleet, drain and remove them
+    Node(node::Node),
+    /// Show a fleet: its members, and what each limit promises beside what was observed
+    Fleet(fleet::Fleet),
+    /// Back up what a fleet has agreed on, and restore it
+    Store(store::Store),
+    /// Watch three nodes keep one limit together while one of them is killed
+    Demo(demo::Demo),
     /// Tell what a limit will promise and cost in a fleet that shares it
     Plan(plan::Plan),
     /// Play a scenario of a fleet in virtual time: what its limits promise, and what is seen
@@ -60,6 +78,11 @@ pub fn run() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
         Command::Lint(lint) => lint.run(),
+        Command::Limit(limit) => limit.run(),
+        Command::Node(node) => node.run(),
+        Command::Fleet(fleet) => fleet.run(),
+        Command::Store(store) => store.run(),
+        Command::Demo(demo) => demo.run(),
         Command::Plan(plan) => plan.run(),
         Command::Sim(sim) => sim.run(),
         Command::Schema => {
@@ -83,13 +106,14 @@ fn wrong_arguments(message: &str) -> ! {
     Arguments::command().error(ErrorKind::ValueValidation, message).exit()
 }
 
-/// The answer was no: denied, mistakes were found, or a promise was broken.
+/// The answer was no: denied, mistakes or differences were found, another policy is in force, or a
+/// promise was broken.
 const NO: u8 = 1;
 /// What was to be done is not sound: as for wrong arguments.
 const WRONG: u8 = 2;
 /// There was no answer.
 const FAILED: u8 = 3;
 const EXIT_CODES: &str = "\
-Exit codes: 0 yes (allowed, no mistakes, ended as asked), 1 no (denied, mistakes found, \
-a promise broken), 2 wrong arguments or a wrong scenario, 3 no answer (nothing listens there, a \
-file can't be read).";
+Exit codes: 0 yes (allowed, no mistakes, no differences, ended as asked), 1 no (denied, mistakes \
+or differences found, another policy in force than expected, a promise broken), 2 wrong arguments \
+or a wrong scenario, 3 no answer (nothing listens there, a file can't be read).";

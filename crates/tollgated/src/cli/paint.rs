@@ -9,6 +9,10 @@ pub(crate) struct Paint {
 }
 
 impl Paint {
+    /// No colours.
+    #[cfg(test)]
+    pub(crate) const NONE: Self = Self { colours: false };
+
     pub(crate) fn of_stdout() -> Self {
         Self { colours: stdout().is_terminal() && wanted() }
     }

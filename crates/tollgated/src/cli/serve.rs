@@ -1,35 +1,43 @@
 //! `tollgate serve`: everything is put together here, and taken apart on SIGTERM.
 
-use std::io;
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
+use tollgate::coordinator::{Command, Document, Edit, Refused, Revision};
 use tollgate::{Clock, Options, Secret, TableFull};
+use tollgate_tokio::Fleet;
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
+use super::fleet_args::FleetArgs;
+use super::signals::EndSignals;
 use super::{FAILED, Merging, wrong_arguments};
-use crate::app::{App, Bounds, HeaderStyle, SharedSecret};
+use crate::agreement::{Agreement, ProposeError};
+use crate::app::{App, Bounds, HeaderStyle, Member, SharedSecret};
 use crate::config::Watch;
 use crate::exposition::Exposition;
 use crate::face::Face;
+use crate::fleet::{FleetAgreement, FleetOverview, InForce, Membership, Setup};
 use crate::net::{self, Address, Door};
+use crate::overview::Overview;
 use crate::policy::Policy;
 use crate::service::Service;
 
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// The policy: a .toml or .yaml file, or a folder of them; it is watched
-    #[arg(long, env = "TOLLGATE_CONFIG", value_name = "PATH")]
-    config: PathBuf,
+    /// The policy: a .toml or .yaml file, or a folder of them; it is watched. A fleet reads it
+    /// once, while it has no limits yet
+    #[arg(long, env = "TOLLGATE_CONFIG", value_name = "PATH", required_unless_present = "peer")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     merging: Merging,
     /// Where HTTP is spoken: an address, unix:/path, or off; may be given several times
@@ -101,8 +109,10 @@ pub(crate) struct Serve {
     #[arg(long, env = "TOLLGATE_REUSE_PORT",
           value_parser = clap::builder::BoolishValueParser::new())]
     reuse_port: bool,
+    #[command(flatten)]
+    fleet: FleetArgs,
     /// What is logged, such as info or warn,policy=debug
-    #[arg(long, env = "TOLLGATE_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(long, env = "TOLLGATE_LOG", default_value = "info,openraft=warn", value_name = "FILTER")]
     log: String,
     /// How it is logged
     #[arg(long, env = "TOLLGATE_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
@@ -117,6 +127,15 @@ enum WhenFull {
     Deny,
 }
 
+impl From<WhenFull> for TableFull {
+    fn from(when: WhenFull) -> Self {
+        match when {
+            WhenFull::Share => Self::Share,
+            WhenFull::Deny => Self::Deny,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
     Text,
@@ -127,16 +146,29 @@ impl Serve {
     pub(crate) fn run(&self) -> Result<ExitCode, String> {
         self.start_log();
         let doors = self.doors().unwrap_or_else(|wrong| wrong_arguments(&wrong));
-        let app = self.app()?;
-        let watch = Watch::new(&self.config);
-        if app.policy.load().is_err() {
-            return Ok(ExitCode::from(FAILED)); // It is in the log already.
-        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| format!("no runtime: {error}"))?;
-        runtime.block_on(self.serve(app, doors, watch))?;
+        let setup = self.fleet.setup(self.keys_max, self.table_full.into());
+        match setup.unwrap_or_else(|wrong| wrong_arguments(&wrong)) {
+            None => {
+                let (app, watch) = (self.app()?, Watch::new(self.config()));
+                if app.policy.load().is_err() {
+                    return Ok(ExitCode::from(FAILED)); // It is in the log already.
+                }
+                runtime.block_on(self.serve(app, doors, watch))?;
+            }
+            Some(setup) => {
+                let (app, membership) = self.member(setup, &runtime)?;
+                let watch = Watch::new(self.config());
+                runtime.block_on(async {
+                    self.serve(app, doors, watch).await?;
+                    leave(&membership.fleet).await;
+                    Ok::<(), String>(())
+                })?;
+            }
+        }
         info!(target: "serve", "ended");
         Ok(ExitCode::SUCCESS)
     }
@@ -196,27 +228,86 @@ impl Serve {
         }
     }
 
-    fn app(&self) -> Result<Arc<App>, String> {
-        let table_full = match self.table_full {
-            WhenFull::Share => TableFull::Share,
-            WhenFull::Deny => TableFull::Deny,
-        };
-        let options = Options {
+    /// The policy's path; of no meaning where a fleet has no file.
+    fn config(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new(""))
+    }
+
+    fn options(&self, secret: Secret, fleet: bool) -> Options {
+        Options {
             keys_max: self.keys_max,
-            table_full,
+            table_full: self.table_full.into(),
             // A client that waits as long as it was told must not be early by its own clock.
             clock: Clock::monotonic(),
-            secret: Secret::random(),
-        };
-        let service = Arc::new(Service::new(options).map_err(|error| error.to_string())?);
-        let policy = Policy::new(&self.config, service.clone());
+            secret,
+            fleet,
+        }
+    }
+
+    /// A daemon that is alone.
+    fn app(&self) -> Result<Arc<App>, String> {
+        let service = Service::new(self.options(Secret::random(), false));
+        let service = Arc::new(service.map_err(|error| error.to_string())?);
+        let policy = Policy::new(self.config(), service.clone());
         let policy = Arc::new(policy.with_merged_domains(self.merging.merge_domains));
+        self.app_of(service, policy, None, None, None)
+    }
+
+    /// A daemon that is a member of a fleet, whose limits are in force when this returns.
+    fn member(&self, setup: Setup, runtime: &Runtime) -> Result<(Arc<App>, Membership), String> {
+        let (made, makes) = std::sync::mpsc::channel();
+        let in_force = InForce::default();
+        let (path, merge, put) =
+            (self.config().to_owned(), self.merging.merge_domains, in_force.clone());
+        let options = self.options(Secret::random(), true);
+        let membership = setup.start(Box::new(move |secret| {
+            let service = Service::new(Options { secret, ..options });
+            let service = Arc::new(service.map_err(|error| error.to_string())?);
+            let policy = Policy::new(&path, service.clone()).with_merged_domains(merge);
+            let policy = Arc::new(policy);
+            let limiter = service.limiter().clone();
+            let _ = made.send((service, policy.clone()));
+            let enforce = move |document: &Document| {
+                let rules = policy.enforce(document)?;
+                put.put(document);
+                Ok(rules)
+            };
+            Ok((limiter, Arc::new(enforce)))
+        }))?;
+        let (service, policy) = makes.recv().map_err(|_| "the member was not made")?;
+        let agreement = FleetAgreement::new(membership.fleet.clone(), in_force.clone());
+        if self.config.is_some() {
+            runtime.block_on(import(&policy, &agreement, &in_force))?;
+        }
+        let overview = Arc::new(FleetOverview::new(membership.fleet.clone()));
+        let member = Member::new(membership.fleet.clone());
+        let agreement = Arc::new(agreement);
+        let app = self.app_of(service, policy, Some(agreement), Some(overview), Some(member))?;
+        Ok((app, membership))
+    }
+
+    fn app_of(
+        &self,
+        service: Arc<Service>,
+        policy: Arc<Policy>,
+        agreement: Option<Arc<dyn Agreement>>,
+        overview: Option<Arc<dyn Overview>>,
+        member: Option<Member>,
+    ) -> Result<Arc<App>, String> {
         let held = Arc::<std::sync::atomic::AtomicUsize>::default();
         let seconds = |seconds: NonZeroU64| Duration::from_secs(seconds.get());
         Ok(Arc::new(App {
-            exposition: Exposition::new(service.clone(), policy.clone(), held.clone()),
+            exposition: Exposition::new(
+                service.clone(),
+                policy.clone(),
+                overview.clone(),
+                held.clone(),
+            ),
             service,
             policy,
+            agreement,
+            overview,
+            member,
             bounds: Bounds {
                 connections_max: raise_files_max(self.connections_max.get()),
                 idle: seconds(self.idle_seconds),
@@ -263,6 +354,47 @@ impl Serve {
     }
 }
 
+/// Gives a fleet without limits those of the file. One that has limits keeps them: its store is the
+/// truth, and the file is not read again.
+async fn import(
+    policy: &Policy,
+    agreement: &FleetAgreement,
+    in_force: &InForce,
+) -> Result<(), String> {
+    let path = policy.path().display();
+    if let Some(document) = in_force.get() {
+        let (revision, author) = (document.revision.get(), &document.author);
+        info!(target: "policy", revision, author, "the fleet has limits: {path} is not read");
+        return Ok(());
+    }
+    let limits = policy.texts().map_err(|_| format!("{path}: nothing was imported"))?;
+    let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+    let edit = Edit {
+        // Whoever is quicker has limits that must not be lost.
+        expected: Some(Revision::ZERO),
+        author: "import".into(),
+        comment: format!("from {path}"),
+        unix_seconds,
+    };
+    match agreement.propose(Command::PutPolicy { edit, limits }).await {
+        Ok(_) => info!(target: "policy", "{path} is imported: from now on `tollgate limit apply`"),
+        Err(ProposeError::Refused(Refused::OtherRevision { .. })) => {}
+        Err(error) => return Err(format!("{path} could not be imported: {error}")),
+    }
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    while in_force.get().is_none() {
+        looks.tick().await;
+    }
+    Ok(())
+}
+
+/// Leaves the fleet, which hands over what this member owns.
+async fn leave(fleet: &Fleet) {
+    if tokio::time::timeout(LEAVE_MAX, fleet.leave()).await.is_err() {
+        warn!(target: "fleet", "could not leave in time: this member will be taken for lost");
+    }
+}
+
 /// Puts a changed policy file in force; also at once on SIGHUP.
 async fn reload(app: Arc<App>, watch: Watch, mut hang_up: Signal) {
     let mut look = tokio::time::interval(LOOK_INTERVAL);
@@ -278,7 +410,11 @@ async fn reload(app: Arc<App>, watch: Watch, mut hang_up: Signal) {
         // Reading takes a while, and this thread accepts connections.
         let looked = tokio::task::spawn_blocking(move || {
             let mut watch = taken?;
-            if watch.changed() || asked {
+            let is_news = watch.changed() || asked;
+            if is_news && app.agreement.is_some() {
+                warn!(target: "policy", "the file has changed and is not read: the fleet's store \
+                      is the truth; use `tollgate limit apply`");
+            } else if is_news {
                 let _ = app.policy.load(); // What is wrong with it is logged.
             }
             Some(watch)
@@ -287,27 +423,6 @@ async fn reload(app: Arc<App>, watch: Watch, mut hang_up: Signal) {
             return error!(target: "serve", "the policy file is no longer watched");
         };
         watch = Some(back);
-    }
-}
-
-/// The signals that ask the process to end.
-struct EndSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl EndSignals {
-    fn new() -> io::Result<Self> {
-        let terminate = signal(SignalKind::terminate())?;
-        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Waits for the next one.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
     }
 }
 
@@ -336,5 +451,7 @@ fn processors() -> usize {
 
 /// Open files besides connections: listeners, runtimes, the policy file, the log.
 const FILES_BESIDE: usize = 64;
+/// A member that is taken for lost instead is so after about that long.
+const LEAVE_MAX: Duration = Duration::from_secs(3);
 /// How often the policy file is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);

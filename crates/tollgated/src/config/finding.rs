@@ -37,7 +37,7 @@ pub(crate) enum Severity {
 
 impl Finding {
     /// An error about a file as a whole.
-    pub(super) fn whole(file: &Path, message: impl Into<String>) -> Self {
+    pub(crate) fn whole(file: &Path, message: impl Into<String>) -> Self {
         let (severity, file) = (Severity::Error, file.into());
         Self { severity, file, line: 1, column: 1, message: message.into(), no_effect: false }
     }

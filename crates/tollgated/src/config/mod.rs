@@ -1,8 +1,9 @@
 //! The policy file: text to limits, and everything that is wrong with it by line and column.
 //!
-//! Three dialects load into the same limits: in TOML `own` (`[[limit]]`) and `tenant`
-//! (`[rate_limits]`), in YAML `envoy`. This file puts the parts together; `source` reads files,
-//! `set` checks the limits together, `lint` and `fleet` warn, `watch` says when to load again.
+//! Four dialects load into the same limits: in TOML `own` (`[[limit]]`) and `tenant`
+//! (`[rate_limits]`), in YAML `envoy`, and in JSON that of a fleet's store, which has all of them.
+//! This file puts the parts together; `source` reads files, `set` checks the limits together,
+//! `lint` and `fleet` warn, `watch` says when to load again, and `shown` writes limits as a file.
 //! Nothing here puts a limit in force.
 
 mod draft;
@@ -10,10 +11,12 @@ mod envoy;
 mod fields;
 mod finding;
 mod fleet;
+mod json;
 mod lint;
 mod own;
 mod scenario;
 mod set;
+mod shown;
 mod source;
 mod tenant;
 mod time;
@@ -27,11 +30,12 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use tollgate::DEFAULT_DOMAIN;
 use tollgate::mutant::lacks;
+use tollgate::{DEFAULT_DOMAIN, Limit};
 
 use draft::Draft;
 use envoy::Domains;
@@ -40,18 +44,21 @@ use finding::{Findings, Place, Text, short};
 use set::Checked;
 use tenant::Tenants;
 
-pub(crate) use envoy::{AsWritten, WrittenLimits, unit_name};
+pub(crate) use envoy::{AsWritten, WrittenLimits, as_written_of, unit_name};
 pub(crate) use finding::{Finding, Severity};
 pub(crate) use fleet::Fleet;
 pub(crate) use scenario::{Staged, load as load_scenario};
+pub(crate) use set::attempt as check_together;
+pub(crate) use shown::{list_of, toml_of};
 pub(crate) use time::{positive_time, time};
 pub(crate) use watch::Watch;
 
 /// What one source (a file, or a folder whose files are one set) says.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The limits as written, file by file: those of `[[limit]]`, of `[rate_limits]`, of YAML.
-    pub limits: Vec<tollgate::Limit>,
+    /// The limits as written, file by file: those of `[[limit]]` and of JSON, of `[rate_limits]`,
+    /// of YAML.
+    pub limits: Vec<Limit>,
     /// What is doubtful about them.
     pub warnings: Vec<Finding>,
     /// What limits in YAML say of themselves, by domain and label.
@@ -110,6 +117,35 @@ pub(crate) fn parse(
     let mut findings = Findings::new(&texts);
     let written = Written::read(&texts, reading, &mut findings);
     let (drafts, as_written) = written.drafts(&mut findings);
+    let (limits, warnings) = judge(drafts, reading, findings)?;
+    let mut known = envoy::as_written_of(&limits);
+    known.extend(as_written);
+    let files = texts.into_iter().map(|text| text.path).collect();
+    Ok(Loaded { limits, warnings, as_written: known, files })
+}
+
+/// What limits in JSON say together; `text` is what they are part of, and where it came from.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn parse_limits(
+    limits: &[&RawValue],
+    text: (&str, &str),
+    reading: Reading,
+) -> Result<(Vec<Limit>, Vec<Finding>), Vec<Finding>> {
+    let (path, text) = text;
+    let texts = [Text { path: path.into(), text: text.into() }];
+    let mut findings = Findings::new(&texts);
+    let drafts = json::drafts_of(limits, text, 0, &mut findings);
+    judge(drafts.into_iter().map(|draft| (draft, true)).collect(), reading, findings)
+}
+
+/// The limits that drafts come to, and what is doubtful about them; or all that was found.
+fn judge(
+    drafts: Vec<(Draft, bool)>,
+    reading: Reading,
+    mut findings: Findings<'_>,
+) -> Result<(Vec<Limit>, Vec<Finding>), Vec<Finding>> {
     let mut checked = Vec::new();
     for (draft, enabled) in drafts {
         // A limit that is not enabled is checked, and then left out.
@@ -120,13 +156,11 @@ pub(crate) fn parse(
     lint::lint(&checked, &mut findings);
     fleet::lint(&checked, &reading.fleet, &mut findings);
     let failed = findings.errors() > 0;
-    let warnings = findings.into_list();
+    let found = findings.into_list();
     if failed {
-        return Err(warnings);
+        return Err(found);
     }
-    let limits = checked.into_iter().map(|checked| checked.limit).collect();
-    let files = texts.into_iter().map(|text| text.path).collect();
-    Ok(Loaded { limits, warnings, as_written, files })
+    Ok((checked.into_iter().map(|checked| checked.limit).collect(), found))
 }
 
 /// What the files say, dialect by dialect.
@@ -148,6 +182,10 @@ impl Written {
         for (file, text) in texts.iter().enumerate() {
             if source::is_yaml(&text.path) {
                 written.envoy.read(&text.text, file, findings);
+                continue;
+            }
+            if source::is_json(&text.path, &text.text) {
+                written.own.extend(json::drafts(&text.text, file, findings));
                 continue;
             }
             let Some(mut document) = document(text, file, &schema, findings) else { continue };
@@ -319,6 +357,7 @@ mod tests {
 
     use proptest::prelude::*;
     use tollgate::{Clock, Descriptor, Entry, Limiter, Options, Request};
+    use tollgate_tokio::limit_text::{from_text, to_texts};
 
     use super::*;
 
@@ -335,7 +374,12 @@ mod tests {
         reading: Reading,
     ) -> Result<Loaded, Vec<String>> {
         let files = files.iter().map(|(name, text)| ((*name).into(), (*text).into()));
-        parse(files.collect(), reading).map_err(|found| shown(&found))
+        let loaded = parse(files.collect(), reading).map_err(|found| shown(&found))?;
+        // Whatever loads can be kept by a fleet.
+        for (text, limit) in to_texts(&loaded.limits).iter().zip(&loaded.limits) {
+            assert_eq!(from_text(&text.name, &text.text).as_ref(), Ok(limit));
+        }
+        Ok(loaded)
     }
 
     pub(super) fn parsed(text: &str) -> Result<Loaded, Vec<String>> {

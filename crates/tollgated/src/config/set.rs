@@ -27,11 +27,12 @@ pub(super) fn check(
     let mut kept: Vec<&Checked> = checked.iter().collect();
     // A limit that is refused is left out, and the others are tried again.
     for _ in 0..REFUSALS_MAX {
-        let Err(error) = attempt(&kept, keys_max) else { return };
+        let Err(error) = attempt_checked(&kept, keys_max) else { return };
         // The library takes limits one by one: the first to be refused is the last of the shortest
         // list that is.
         let lengths: Vec<usize> = (0..=kept.len()).collect();
-        let sound = lengths.partition_point(|length| attempt(&kept[..*length], keys_max).is_ok());
+        let sound =
+            lengths.partition_point(|length| attempt_checked(&kept[..*length], keys_max).is_ok());
         // With no limit at all it is the limiter itself that is refused.
         let Some(position) = sound.checked_sub(1) else {
             findings.error(source, error.to_string());
@@ -45,11 +46,19 @@ pub(super) fn check(
     }
 }
 
-fn attempt(checked: &[&Checked], keys_max: u64) -> Result<(), LimitError> {
-    let limits = checked.iter().map(|checked| checked.limit.clone()).collect();
+fn attempt_checked(checked: &[&Checked], keys_max: u64) -> Result<(), LimitError> {
+    attempt(checked.iter().map(|checked| checked.limit.clone()).collect(), keys_max)
+}
+
+/// Whether limits can be in force together, where `keys_max` keys may have a cell.
+///
+/// # Errors
+/// What the library refuses.
+pub(crate) fn attempt(limits: Vec<Limit>, keys_max: u64) -> Result<(), LimitError> {
     let (clock, _) = Clock::manual();
     let secret = Secret::from_seed([0; 32]); // It sees no request, so that nobody can attack it.
-    let options = Options { keys_max, table_full: TableFull::default(), clock, secret };
+    let table_full = TableFull::default();
+    let options = Options { keys_max, table_full, clock, secret, fleet: false };
     Limiter::new(limits, options).map(|_| ())
 }
 

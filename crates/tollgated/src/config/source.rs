@@ -69,7 +69,17 @@ pub(super) fn is_ours(name: &OsStr) -> bool {
     ends.iter().any(|end| name.ends_with(end)) && !name.starts_with(b".")
 }
 
-/// Whether a file is YAML, by its name; all others are TOML.
+/// Whether a file is JSON: by its name, or by its first sign where the name says nothing, since no
+/// TOML begins so. In a folder none is, as JSON may be anything there.
+pub(super) fn is_json(path: &Path, text: &str) -> bool {
+    match path.extension() {
+        Some(end) if end == "json" => true,
+        Some(end) if end == "toml" => false,
+        _ => text.trim_ascii_start().starts_with('{'),
+    }
+}
+
+/// Whether a file is YAML, by its name; all that are neither are TOML.
 pub(super) fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "yaml" || end == "yml")
 }

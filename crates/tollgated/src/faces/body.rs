@@ -11,8 +11,11 @@ use crate::guard::Guard;
 /// Why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyError {
-    /// It has more than [`BODY_BYTES_MAX`] bytes.
-    TooLarge,
+    /// It has more bytes than are read here.
+    TooLarge {
+        /// How many are.
+        most: usize,
+    },
     /// It did not arrive in time.
     TooSlow,
     /// It broke off; nobody is left to read the answer.
@@ -21,29 +24,31 @@ pub(crate) enum BodyError {
     Busy,
 }
 
-/// Reads a body that is to arrive within `time`. `waits` is whether the client sends nothing before
-/// it is told to go on.
+/// Reads a body of at most `most` bytes (16 MiB or less) that is to arrive within `time`. `waits`
+/// is whether the client sends nothing before it is told to go on.
 ///
 /// # Errors
 /// [`BodyError`].
 pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
     body: B,
     guard: &Guard,
+    most: usize,
     time: Duration,
     waits: bool,
 ) -> Result<Bytes, BodyError> {
     let announced = body.size_hint().lower();
-    let read_at_most = if waits { BODY_BYTES_MAX } else { PASSED_OVER_BYTES_MAX };
+    let read_at_most = if waits { most } else { PASSED_OVER_BYTES_MAX };
     if announced > read_at_most as u64 {
-        return Err(BodyError::TooLarge);
+        return Err(BodyError::TooLarge { most });
     }
-    let read = tokio::time::timeout(time, collect(body, guard)).await;
+    let read = tokio::time::timeout(time, collect(body, guard, most)).await;
     read.unwrap_or_else(|_| Err(BodyError::TooSlow))
 }
 
 async fn collect<B: Body<Data = Bytes> + Unpin>(
     mut body: B,
     guard: &Guard,
+    most: usize,
 ) -> Result<Bytes, BodyError> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
@@ -60,10 +65,10 @@ async fn collect<B: Body<Data = Bytes> + Unpin>(
             all.extend_from_slice(&data);
         }
         let length = first.len().max(all.len());
-        if length > BODY_BYTES_MAX {
+        if length > most {
             drop((first, all));
             pass_over(body).await;
-            return Err(BodyError::TooLarge);
+            return Err(BodyError::TooLarge { most });
         }
         if !held.hold(length) {
             return Err(BodyError::Busy);
@@ -84,4 +89,8 @@ async fn pass_over<B: Body<Data = Bytes> + Unpin>(mut body: B) {
 
 /// Two of the longest values that a request may have.
 pub(crate) const BODY_BYTES_MAX: usize = 2 << 20;
+/// A policy as long as a policy file; the fleet keeps 8 MiB of it, which JSON may say at length.
+pub(crate) const POLICY_BYTES_MAX: usize = 16 << 20;
 const PASSED_OVER_BYTES_MAX: usize = 16 << 20;
+
+const _: () = assert!(POLICY_BYTES_MAX <= PASSED_OVER_BYTES_MAX, "what is read is not passed over");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use tollgate::mutant::lacks;
-use tollgate::{Decision, Retry};
+pub(crate) use tollgate_tokio::fields::wait;
 
 use crate::app::App;
 use crate::face::Face;
@@ -47,20 +47,12 @@ fn is_last(app: &App, guard: &Guard) -> bool {
     old || app.service.is_draining()
 }
 
-/// The time from a decision to what it says is later; none if it never comes.
-pub(crate) fn wait(decision: &Decision, until: Option<Retry>) -> Option<Duration> {
-    match until? {
-        Retry::At(at) => Some(at.saturating_since(decision.now())),
-        Retry::Never => None,
-    }
-}
-
 /// A wait in whole seconds, rounded up: whoever comes back earlier is denied.
 pub(crate) fn seconds(wait: Duration) -> u64 {
     if lacks("seconds_rounded_down") {
         return wait.as_secs();
     }
-    u64::try_from(wait.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
+    tollgate_tokio::fields::seconds(wait)
 }
 
 const BEARER: &[u8] = b"Bearer ";

@@ -1,7 +1,7 @@
 //! A request that is answered descriptor by descriptor, some of which may give back or bring their
 //! own limit. Whatever they do, all pass or none spends.
 
-use tollgate::{BroughtError, Decision, Descriptor, LimitId, Part, Rate, Request};
+use tollgate::{BroughtError, Decision, Descriptor, LimitId, Part, Rate, Request, Wait};
 
 use super::offenders::OffenderKey;
 use super::{BROUGHT_DOMAIN, BROUGHT_NAME, Service, first_denied};
@@ -66,6 +66,20 @@ impl Service {
             }
         }
         Ok(decision)
+    }
+
+    /// What [`check_each`](Self::check_each) would have to wait for, as
+    /// [`first_contact`](Self::first_contact) has it.
+    pub(crate) fn first_contact_each(
+        &self,
+        request: &Request<'_>,
+        unusual: &[Unusual],
+    ) -> Option<Wait> {
+        if unusual.is_empty() {
+            return self.limiter.first_contact(request);
+        }
+        let spending = Others::new(request, unusual).spending;
+        self.limiter.first_contact(&Request::new(&spending).in_domain(request.domain()))
     }
 
     fn check_unusual(

@@ -15,14 +15,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tollgate::coordinator::Document;
 use tollgate::{
-    Brought, BroughtError, Clock, Counts, Decision, Descriptor, DomainKind, Explanation, Instant,
-    Keyed, Limit, LimitError, LimitId, LimitStatus, Limiter, Options, Part, Rate, Request,
+    Applies, Brought, BroughtError, Clock, Counts, Decision, Descriptor, DomainKind, Explanation,
+    FleetRules, Guarantee, Instant, Keyed, Limit, LimitError, LimitId, LimitStatus, Limiter,
+    Options, Owed, Part, Rate, Request, Wait,
 };
 
-use crate::config::WrittenLimits;
+use tollgate_tokio::numbered_of;
+
+use crate::config::{WrittenLimits, as_written_of};
 use crate::face::Face;
 use crate::metrics::Metrics;
+use crate::stamp::Stamps;
 pub(crate) use labels::Label;
 use labels::Labels;
 use offenders::{Offender, OffenderKey, Offenders};
@@ -35,6 +40,7 @@ pub(crate) struct Service {
     limiter: Limiter,
     brought: Brought,
     clock: Clock,
+    stamps: Stamps,
     labels: Labels,
     reservations: Mutex<Reservations>,
     offenders: Mutex<Offenders>,
@@ -63,6 +69,15 @@ pub(crate) struct Reserved {
     pub(crate) made: Option<(ReservationId, Instant)>,
 }
 
+/// What became of a correction.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Corrected {
+    /// The same correction had been made before.
+    Before,
+    /// It is made now. In a fleet, what was used beyond the estimate may still be owed.
+    Now { owed: Vec<Owed> },
+}
+
 /// What a key of one limit has left.
 pub(crate) struct KeyState {
     pub(crate) key_names: Vec<String>,
@@ -78,8 +93,10 @@ impl Service {
         let clock = options.clock.clone();
         let keys_max = options.keys_max;
         Ok(Self {
-            brought: Brought::new(options.clone())?,
+            // What comes with a request is this process's own.
+            brought: Brought::new(Options { fleet: false, ..options.clone() })?,
             limiter: Limiter::new(Vec::new(), options)?,
+            stamps: Stamps::new(&clock),
             clock,
             labels: Labels::default(),
             reservations: Mutex::default(),
@@ -107,11 +124,36 @@ impl Service {
         Ok(revision)
     }
 
+    /// Puts a policy of the fleet in force, and returns what the fleet's member is to know of it.
+    ///
+    /// # Errors
+    /// Why it can't be, for people; the limits before stay in force.
+    pub(crate) fn enforce(&self, document: &Document) -> Result<FleetRules, String> {
+        let numbered = numbered_of(document)?;
+        let rules = self.limiter.replace_numbered(numbered, document.revision.get());
+        let rules = rules.map_err(|error| error.to_string())?;
+        let limits = self.limiter.limits();
+        let written: Vec<Limit> = limits.iter().map(|status| status.limit.clone()).collect();
+        self.labels.replace(limits, &as_written_of(&written));
+        Ok(rules)
+    }
+
+    /// The limiter itself, for the fleet's member.
+    pub(crate) fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
     /// Decides a request.
     pub(crate) fn check(&self, face: Face, request: &Request<'_>) -> Decision {
         let decision = self.limiter.check(request);
         self.note(face, request, &decision);
         decision
+    }
+
+    /// What a request has to wait for before it can be decided: only ever something in a fleet,
+    /// of a key that is new here.
+    pub(crate) fn first_contact(&self, request: &Request<'_>) -> Option<Wait> {
+        self.limiter.first_contact(request)
     }
 
     /// What [`check`](Self::check) would decide; spends and counts nothing.
@@ -126,9 +168,20 @@ impl Service {
     }
 
     /// Makes the request's keys as new.
-    pub(crate) fn reset(&self, request: &Request<'_>) -> Decision {
+    ///
+    /// # Errors
+    /// With the name of a limit that applies and is a whole fleet's: what its keys used is known
+    /// elsewhere. Nothing was changed.
+    pub(crate) fn reset(&self, request: &Request<'_>) -> Result<Decision, String> {
+        if self.limiter.credits().is_some() {
+            let limits = self.limiter.explain(request).limits.into_iter();
+            let mut applied = limits.filter(|one| matches!(one.applies, Applies::Yes { .. }));
+            if let Some(shared) = applied.find(|one| one.guarantee != Guarantee::Local) {
+                return Err(shared.limit);
+            }
+        }
         self.limiter.reset(request);
-        self.standing(request)
+        Ok(self.standing(request))
     }
 
     /// Decides a request whose cost is an estimate.
@@ -150,7 +203,7 @@ impl Service {
         Ok(Reserved { decision, made })
     }
 
-    /// Corrects a reservation; returns whether it was this call that did.
+    /// Corrects a reservation.
     ///
     /// # Errors
     /// [`ReservationError`]; nothing was changed.
@@ -158,17 +211,28 @@ impl Service {
         &self,
         id: ReservationId,
         correction: Correction,
-    ) -> Result<bool, ReservationError> {
+    ) -> Result<Corrected, ReservationError> {
         let taken = self.reservations().correct(id, correction.clone(), self.now())?;
-        let Some(reservation) = taken else { return Ok(false) };
-        match correction {
-            Correction::Cancelled => self.limiter.cancel(reservation),
+        let Some(reservation) = taken else { return Ok(Corrected::Before) };
+        let owed = match correction {
+            Correction::Cancelled => {
+                self.limiter.cancel(reservation);
+                Vec::new()
+            }
             Correction::Settled(used) => {
                 let settled = self.limiter.settle(reservation, &used);
-                debug_assert!(settled.is_ok_and(|()| true), "the costs were counted before");
+                debug_assert!(settled.is_ok(), "its costs were counted before");
+                settled.unwrap_or_default()
             }
-        }
-        Ok(true)
+        };
+        Ok(Corrected::Now { owed })
+    }
+
+    /// Counts what became of what settled reservations owed a fleet.
+    pub(crate) fn note_owed(&self, collected: u64, uncollected: u64) {
+        let totals = &mut self.reservations().totals;
+        totals.collected = totals.collected.saturating_add(collected);
+        totals.uncollected = totals.uncollected.saturating_add(uncollected);
     }
 
     /// Decides a request that brings its own limit.
@@ -283,6 +347,11 @@ impl Service {
 
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// When something was decided, in nanoseconds of the system's monotonic clock.
+    pub(crate) fn stamp(&self, decision: &Decision) -> u64 {
+        self.stamps.at(decision.now())
     }
 
     /// From now on nobody new is to be sent here.

@@ -84,6 +84,9 @@ pub(crate) struct Totals {
     pub(crate) cancelled: u64,
     pub(crate) expired: u64,
     pub(crate) refused: u64,
+    /// Units used beyond estimates of a fleet's limits that were charged later, and that were not.
+    pub(crate) collected: u64,
+    pub(crate) uncollected: u64,
 }
 
 #[derive(Debug)]

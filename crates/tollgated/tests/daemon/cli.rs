@@ -80,6 +80,19 @@ fn a_secret_is_shown_from_a_file() {
 }
 
 #[test]
+fn limits_of_a_daemon_that_is_alone_are_those_of_its_file() {
+    let daemon = Daemon::new(TEN);
+    let server = daemon.door("http").to_string();
+    let (_folder, policy) = file(TEN);
+    for words in [&["get"][..], &["history"], &["diff", &policy], &["apply", &policy]] {
+        let (code, out, err) = run(&[&["limit"], words, &["--server", &server]].concat());
+        assert_eq!((code, out.as_str()), (3, ""), "{words:?}");
+        assert!(err.starts_with("error: 409 Conflict: it is no member of a fleet: "), "{err}");
+        assert!(err.contains("limits.toml says, which is loaded whenever it changes"), "{err}");
+    }
+}
+
+#[test]
 fn wrong_words_end_with_2_and_help_tells_the_exit_codes() {
     for words in [
         &["serve"][..],
@@ -95,6 +108,11 @@ fn wrong_words_end_with_2_and_help_tells_the_exit_codes() {
         &["check", "a=b", "--cost", "-1"],
         &["check", "a=b", "--server", "here"],
         &["lint"],
+        &["limit"],
+        &["limit", "apply"],
+        &["limit", "apply", "x", "--expect", "last"],
+        &["limit", "get", "--format", "yaml"],
+        &["limit", "rollback", "-1"],
         &["sing"],
         &[],
     ] {

@@ -8,6 +8,7 @@ mod bounds;
 mod cases;
 mod cli;
 mod connections;
+mod demo;
 mod drain;
 mod hostile_http;
 mod hostile_resp;

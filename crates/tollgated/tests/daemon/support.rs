@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+#[allow(unused_imports, reason = "tests of fleets use less of it")]
 pub(crate) use crate::http::{Answer, Http};
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use crate::resp::{Reply, Resp};
 
 /// Nothing takes so long unless it is stuck.
@@ -59,9 +61,14 @@ impl Daemon {
 
     /// A daemon that listens where `options` say.
     pub(crate) fn start(folder: TempDir, config: &Path, options: &[&str]) -> Self {
+        let config = config.to_str().expect("a plain path");
+        Self::run(folder, &[&["--config", config], options].concat())
+    }
+
+    /// The same with its policy among the options, if it has one.
+    pub(crate) fn run(folder: TempDir, options: &[&str]) -> Self {
         let mut child = tollgate()
-            .args(["serve", "--log-format", "json", "--config"])
-            .arg(config)
+            .args(["serve", "--log-format", "json"])
             .args(options)
             .stderr(Stdio::piped())
             .spawn()
@@ -150,6 +157,12 @@ impl Daemon {
             assert!(Instant::now() < deadline, "it has not ended: {:#?}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The number of its process.
+    #[allow(dead_code, reason = "tests of fleets use it")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Memory that it has in use, in bytes.

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate::Oversize;
+use tollgate::{Allowance, Limit, Oversize, Rate};
 
 use super::draft::{AllowanceDraft, Draft, Places, StepDraft};
 use super::finding::{Findings, Place, short};
@@ -39,6 +39,22 @@ pub(crate) type WrittenLimits = HashMap<(String, String), AsWritten>;
 pub(crate) fn unit_name(length: Duration) -> &'static str {
     // Each of them was read by its name.
     Unit::name_of(length).unwrap_or_default()
+}
+
+/// The same of limits of which only the limits are known, as a fleet's store has them.
+///
+/// A limit that admits nothing has lost its unit: it is given the longest.
+pub(crate) fn as_written_of(limits: &[Limit]) -> WrittenLimits {
+    let with_path = limits.iter().filter(|limit| limit.path().len() > 0);
+    let of = |limit: &Limit| {
+        let Allowance::Metered { rate, .. } = limit.allowance() else { return None };
+        let period = Duration::from_nanos(rate.period_ns());
+        let unit = if rate == Rate::ZERO { YEAR } else { period };
+        Unit::name_of(unit)?;
+        let of = AsWritten { name: limit.group().into(), unit };
+        Some(((limit.domain().to_owned(), limit.name().to_owned()), of))
+    };
+    with_path.filter_map(of).collect()
 }
 
 /// The domains of all files, and their limits in the order in which they are written.
@@ -223,13 +239,14 @@ fn draft(label: String, written: Written) -> Draft {
     }
 }
 
+/// The longest unit.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
 #[cfg(test)]
 mod cases;
 
 #[cfg(test)]
 mod tests {
-    use tollgate::{Allowance, Limit, Rate};
-
     use super::super::tests::{READING, names, parsed_files, shown};
     use super::super::{Loaded, Reading};
     use super::*;
@@ -312,7 +329,7 @@ descriptors:
         assert_eq!(names(&loaded), ["a.b", "per_day", "a.c.d", "a"]);
         let [open, closed, blank, shadow] = &loaded.limits[..] else { panic!("four limits") };
         let path = |limit: &Limit| {
-            let steps = limit.path().map(|(name, value)| format!("{name}={value}"));
+            let steps = limit.path().map(|step| format!("{}={}", step.name, step.value));
             steps.collect::<Vec<_>>()
         };
         assert_eq!(path(open), ["a=", "b=x"]);

@@ -12,7 +12,7 @@ use hyper::{Response, StatusCode};
 use prost::Message;
 
 use crate::app::App;
-use crate::faces::body::{BODY_BYTES_MAX, BodyError};
+use crate::faces::body::BodyError;
 use crate::faces::is_admitted;
 
 /// Why a call failed.
@@ -48,8 +48,8 @@ impl Fault {
 impl From<BodyError> for Fault {
     fn from(error: BodyError) -> Self {
         match error {
-            BodyError::TooLarge => {
-                let message = format!("a request has at most {BODY_BYTES_MAX} bytes");
+            BodyError::TooLarge { most } => {
+                let message = format!("a request has at most {most} bytes");
                 Self::new(Code::ResourceExhausted, message)
             }
             BodyError::TooSlow => {

@@ -5,10 +5,10 @@ use std::fmt::Display;
 
 use bytes::Bytes;
 use tollgate::mutant::lacks;
-use tollgate::{Descriptor, DomainKind, Rate, Request};
+use tollgate::{Descriptor, DomainKind, Rate, Request, Wait};
 
 use super::call::{Code, Fault};
-use super::request::{Asked, AskedLimit, DESCRIPTORS_MAX};
+use super::request::{Asked, AskedDescriptor, AskedLimit, DESCRIPTORS_MAX};
 use super::status::{self, UNIT_WEEK, length_of};
 use crate::app::App;
 use crate::face::Face;
@@ -19,6 +19,53 @@ use crate::service::each::Unusual;
 /// # Errors
 /// When it is not what it should be; nothing was spent.
 pub(super) fn answer(message: &[u8], app: &App) -> Result<Bytes, Fault> {
+    read(message, app, |request, unusual, wanted| decide(request, unusual, wanted, app))?
+}
+
+/// The same, unless the request has to wait before it can be decided; `None` then, and nothing was
+/// spent.
+///
+/// # Errors
+/// As [`answer`].
+pub(super) fn answer_now(message: &[u8], app: &App) -> Result<Option<Bytes>, Fault> {
+    if app.member.is_none() {
+        return answer(message, app).map(Some);
+    }
+    read(message, app, |request, unusual, wanted| {
+        match app.service.first_contact_each(request, unusual) {
+            Some(_) => Ok(None),
+            None => decide(request, unusual, wanted, app).map(Some),
+        }
+    })?
+}
+
+/// What the request in a message has to wait for.
+pub(super) fn first_contact(message: &[u8], app: &App) -> Option<Wait> {
+    let look = |request: &Request<'_>, unusual: &[Unusual], _: &[AskedDescriptor]| {
+        app.service.first_contact_each(request, unusual)
+    };
+    read(message, app, look).ok().flatten()
+}
+
+fn decide(
+    request: &Request<'_>,
+    unusual: &[Unusual],
+    wanted: &[AskedDescriptor],
+    app: &App,
+) -> Result<Bytes, Fault> {
+    let mut standings = Vec::with_capacity(wanted.len());
+    let decided = app.service.check_each(Face::Grpc, request, unusual, &mut standings);
+    let decision =
+        decided.map_err(|error| Fault::new(Code::ResourceExhausted, error.to_string()))?;
+    Ok(status::write(&decision, &standings, wanted, app))
+}
+
+/// Hands on what a message asks.
+fn read<T>(
+    message: &[u8],
+    app: &App,
+    ask: impl FnOnce(&Request<'_>, &[Unusual], &[AskedDescriptor]) -> T,
+) -> Result<T, Fault> {
     let asked = Asked::read(message).map_err(|_| Fault::invalid("no RateLimitRequest"))?;
     let Asked { domain, descriptors: wanted, entries, hits_addend } = &asked;
     if domain.is_empty() {
@@ -54,12 +101,7 @@ pub(super) fn answer(message: &[u8], app: &App) -> Result<Bytes, Fault> {
             unusual.push(Unusual { index, gives_back, brings });
         }
     }
-    let request = Request::new(&descriptors).in_domain(domain);
-    let mut standings = Vec::with_capacity(descriptors.len());
-    let decided = app.service.check_each(Face::Grpc, &request, &unusual, &mut standings);
-    let decision =
-        decided.map_err(|error| Fault::new(Code::ResourceExhausted, error.to_string()))?;
-    Ok(status::write(&decision, &standings, wanted, app))
+    Ok(ask(&Request::new(&descriptors).in_domain(domain), &unusual, wanted))
 }
 
 /// What a descriptor brings, as a rate and a burst.

@@ -12,13 +12,14 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use hyper::Request;
 use hyper::body::{Body, Frame};
+use tollgate::Instant;
 
 use super::call::{self, Call, Code, Fault, Method, Refusal};
 use super::health::{self, Watch};
 use super::{reflection, rls};
-use crate::app::App;
+use crate::app::{App, Member};
 use crate::face::Face;
-use crate::faces::body;
+use crate::faces::body::{self, BODY_BYTES_MAX};
 use crate::guard::Guard;
 
 /// Answers a call, now or later.
@@ -42,7 +43,7 @@ pub(super) fn answer(
     } else {
         let (app, guard) = (app.clone(), guard.clone());
         tokio::spawn(async move {
-            match body::read(body, &guard, call.time, false).await {
+            match body::read(body, &guard, BODY_BYTES_MAX, call.time, false).await {
                 Ok(message) => conclude(call, &message, respond, &app),
                 Err(error) => refuse(&Refusal::Fault(error.into()), respond, &app),
             }
@@ -50,42 +51,80 @@ pub(super) fn answer(
     }
 }
 
-/// Answers a call whose body has arrived.
+/// Answers a call whose body has arrived. In a fleet it may have to wait for its limits to be known
+/// here; then a task does.
 fn conclude(call: Call, body: &Bytes, mut respond: SendResponse<Bytes>, app: &Arc<App>) {
+    let started = app.service.now();
     let answered = call::unframe(body).and_then(|message| match call.method {
         Method::ShouldRateLimit => {
-            let started = app.service.now();
-            let answer = rls::answer(message, app);
-            let took = app.service.now().saturating_since(started);
-            app.service.metrics().took(Face::Grpc, took, 1);
-            answer.map(Some)
+            let answer = rls::answer_now(message, app)?;
+            if answer.is_some() {
+                note_time(started, app);
+            }
+            Ok(answer.map_or(Answer::Waits, Answer::Message))
         }
-        Method::HealthCheck => health::check(message, &app.service).map(Some),
-        Method::HealthWatch => {
-            let watch = Watch::new(message, app.service.clone())?;
+        Method::HealthCheck => health::check(message, &app.service).map(Answer::Message),
+        Method::HealthWatch => Watch::new(message, app.service.clone()).map(Answer::Watch),
+        Method::Reflection => Ok(Answer::Nothing), // It is a stream of its own.
+    });
+    match answered {
+        Ok(Answer::Message(message)) => send_message(message, respond, app),
+        Ok(Answer::Waits) => {
+            let (body, app) = (body.clone(), app.clone());
+            tokio::spawn(async move { meet_and_answer(&body, started, respond, &app).await });
+        }
+        Ok(Answer::Watch(watch)) => {
             // Whoever is gone by now wants no answer.
             if let Ok(stream) = respond.send_response(call::head(), false) {
                 tokio::spawn(pump(watch, stream));
             }
-            Ok(None)
         }
-        Method::Reflection => Ok(None), // It is a stream of its own.
-    });
-    match answered {
-        Ok(Some(message)) => {
-            // The same.
-            let Ok(mut stream) = respond.send_response(call::head(), false) else { return };
-            stream.reserve_capacity(message.len());
-            if stream.capacity() >= message.len() {
-                let _ = stream
-                    .send_data(message, false)
-                    .and_then(|()| stream.send_trailers(call::trailers()));
-            } else {
-                tokio::spawn(deliver(message, stream, app.bounds.partial));
-            }
-        }
-        Ok(None) => {}
+        Ok(Answer::Nothing) => {}
         Err(fault) => refuse(&Refusal::Fault(fault), respond, app),
+    }
+}
+
+/// What becomes of a call.
+enum Answer {
+    Message(Bytes),
+    /// It has to wait before it can be decided.
+    Waits,
+    Watch(Watch),
+    Nothing,
+}
+
+/// Answers a rate-limit request once the owners of its keys have told of those that are new here,
+/// or 10 ms later.
+async fn meet_and_answer(body: &Bytes, started: Instant, respond: SendResponse<Bytes>, app: &App) {
+    let answered = match (call::unframe(body), &app.member) {
+        (Ok(message), Some(Member { fleet, .. })) => {
+            let _contact = fleet.meet(|_| rls::first_contact(message, app)).await;
+            rls::answer(message, app)
+        }
+        (message, _) => message.and_then(|message| rls::answer(message, app)),
+    };
+    note_time(started, app);
+    match answered {
+        Ok(message) => send_message(message, respond, app),
+        Err(fault) => refuse(&Refusal::Fault(fault), respond, app),
+    }
+}
+
+fn note_time(started: Instant, app: &App) {
+    let took = app.service.now().saturating_since(started);
+    app.service.metrics().took(Face::Grpc, took, 1);
+}
+
+/// Sends an answer of one message.
+fn send_message(message: Bytes, mut respond: SendResponse<Bytes>, app: &App) {
+    // Whoever is gone by now wants no answer.
+    let Ok(mut stream) = respond.send_response(call::head(), false) else { return };
+    stream.reserve_capacity(message.len());
+    if stream.capacity() >= message.len() {
+        let _ =
+            stream.send_data(message, false).and_then(|()| stream.send_trailers(call::trailers()));
+    } else {
+        tokio::spawn(deliver(message, stream, app.bounds.partial));
     }
 }
 

@@ -98,6 +98,22 @@ fn short(app: &App, descriptors: Vec<RateLimitDescriptor>) -> (bool, Vec<(bool, 
     (is_ok(overall_code), statuses.into_iter().map(status).collect())
 }
 
+#[test]
+fn what_a_fleet_permits_nothing_of_is_over_its_limit() {
+    let guarantee = "eventual";
+    let spec = LimitSpec {
+        name: "api",
+        domain: "edge",
+        key: &["tenant"],
+        rate: "10/s",
+        guarantee,
+        ..LimitSpec::DEFAULT
+    };
+    let app = App::cut_off(vec![Limit::parse(&spec).expect("sound")]);
+    // No error, which a proxy may take for a pass.
+    assert_eq!(short(&app, vec![descriptor("tenant=acme")]), (false, vec![(false, Some(0))]));
+}
+
 /// How often a descriptor passes at one instant.
 fn passes(app: &App, entries: &str) -> Option<usize> {
     let asked = || short(app, vec![descriptor(entries)]);

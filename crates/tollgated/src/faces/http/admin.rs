@@ -50,10 +50,11 @@ pub(crate) fn limits(app: &App) -> Response {
     };
     let all = app.service.limits();
     let limits = all.iter().filter(|status| !status.limit.is_blank());
+    let source = if status.is_fleets { json!("fleet") } else { json!(app.policy.path()) };
     let body = json!({
         "revision": app.service.revision(),
         "config": {
-            "source": app.policy.path(),
+            "source": source,
             "valid": status.errors.is_empty(),
             "files": status.files,
             "loaded_at_unix": seconds.map(|seconds| seconds.as_secs()),
@@ -89,13 +90,16 @@ fn limit_value(status: &LimitStatus) -> Value {
         "bootstrap": limit.bootstrap(),
         "oversize": match limit.oversize() { Oversize::Never => "never", Oversize::Pace => "pace" },
         "shadow": limit.is_shadow(),
-        "overrides": limit.override_count(),
+        "overrides": limit.overrides().len(),
         "generation": status.generation,
         "counts": {
             "allowed": counts.allowed,
             "over_limit": counts.over_limit,
             "cost_exceeds_burst": counts.cost_exceeds_burst,
             "key_table_full": counts.key_table_full,
+            "stale": counts.stale,
+            "queue_full": counts.queue_full,
+            "deadline": counts.deadline,
             "shadow_denied": counts.shadow_denied,
             "overflowed": counts.overflowed,
             "evicted": counts.evicted,
@@ -170,5 +174,14 @@ POST /v1/cancel     give it back                {\"reservation\":\"...\"}
 POST /v1/key        what one key has left       {\"limit\":\"api\",\"key\":{\"tenant\":\"acme\"}}
 GET  /v1/limits     the limits in force, with counts
 GET  /v1/offenders  the keys that are denied most
+GET  /v1/policy     the fleet's policy in force     also /v1/policy/history, /v1/policy/12
+PUT  /v1/policy     put another in force            {\"limits\":[...],\"comment\":\"...\"}
+POST /v1/policy/rollback  an older one again        {\"to\":12}
+GET  /v1/fleet      members, and what each limit promises beside what was observed
+GET  /v1/fleet/keys   the fleet's keys, the fullest first    ?limit=api&sort=denied&page=0
+GET  /v1/fleet/owner  who owns a key                         ?limit=api&tenant=acme
+GET  /v1/fleet/nodes  the fleet's nodes            also DELETE /v1/fleet/nodes/3
+POST /v1/fleet/nodes/3/drain  let it own nothing   PUT /v1/fleet/nodes/3/weight/1
+GET  /v1/fleet/backup  what the fleet has agreed on, as a file
 GET  /metrics  /healthz  /readyz  /openapi.json
 ";

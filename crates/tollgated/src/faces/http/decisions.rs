@@ -2,32 +2,66 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::future::join_all;
 use hyper::StatusCode;
+use hyper::header::HeaderName;
 use serde_json::{Value, json};
 use tollgate::{
     Applies, Decision, Entry, Explained, How, Outcome, Reason, Request, Walk, WalkEnd, Walked,
 };
+
+use tollgate_tokio::Contact;
 
 use super::ask::{Ask, Item};
 use super::fields;
 use super::problem::{PROBLEM_TYPE, Problem, QUOTA_EXCEEDED, REDUCED_CAPACITY};
 use super::render::write_decision;
 use super::response::{JSON_TYPE, Response, response};
-use crate::app::{App, HeaderStyle};
+use crate::app::{App, HeaderStyle, Member};
 use crate::face::Face;
 use crate::service::Service;
 
-/// Decides one request, or each of a batch.
-pub(crate) fn check(body: &[u8], style: HeaderStyle, app: &App) -> Result<Response, Problem> {
+/// Decides one request, or each of a batch. With `stamp` the answer to one says when it was
+/// decided.
+pub(crate) async fn check(
+    body: &[u8],
+    style: HeaderStyle,
+    stamp: bool,
+    app: &App,
+) -> Result<Response, Problem> {
     let service = &*app.service;
     match Ask::read(body).map_err(Problem::invalid)? {
         Ask::One(item) => {
+            let _contacts = meet([&item], app).await;
             let decide = |request: &Request<'_>| service.check(Face::Http, request);
             let decision = item.with(service, decide).map_err(Problem::invalid)?;
-            Ok(decided(&decision, &[], style, service))
+            let mut response = decided(&decision, &[], style, service);
+            if stamp {
+                response.headers_mut().insert(DECIDED_AT, service.stamp(&decision).into());
+            }
+            Ok(response)
         }
-        Ask::Batch(items) => Ok(check_all(&items, service)),
+        Ask::Batch(items) => {
+            let _contacts = meet(items.iter().flatten(), app).await;
+            Ok(check_all(&items, service))
+        }
     }
+}
+
+/// In a fleet, waits until the owners of these requests' keys have told of those that are new here,
+/// for 10 ms at most. What comes of it is to be held until they are decided.
+pub(crate) async fn meet<'i>(
+    items: impl IntoIterator<Item = &'i Item<'i>>,
+    app: &App,
+) -> Vec<Contact> {
+    let Some(Member { fleet, .. }) = &app.member else { return Vec::new() };
+    let look = |item: &Item<'_>| {
+        let wait = item.with(&app.service, |request| app.service.first_contact(request));
+        wait.ok().flatten() // What is wrong with it is told when it is decided.
+    };
+    let new = items.into_iter().filter(|item| look(item).is_some());
+    let contacts: Vec<_> = new.map(|item| fleet.meet(move |_| look(item))).collect();
+    if contacts.is_empty() { Vec::new() } else { join_all(contacts).await }
 }
 
 fn check_all(items: &[Result<Item<'_>, String>], service: &Service) -> Response {
@@ -64,7 +98,9 @@ pub(crate) fn refund(body: &[u8], style: HeaderStyle, app: &App) -> Result<Respo
 
 /// Makes a request's keys as new.
 pub(crate) fn reset(body: &[u8], style: HeaderStyle, app: &App) -> Result<Response, Problem> {
-    told(body, style, app, Service::reset)
+    let reset = |service: &Service, request: &Request<'_>| service.reset(request);
+    let decision = asked(body, app, reset)?.map_err(Problem::shared_limit)?;
+    Ok(shown(&decision, style, &app.service))
 }
 
 /// An answer to somebody who asked how things are: there is no denial in it.
@@ -74,18 +110,29 @@ fn told(
     app: &App,
     ask: fn(&Service, &Request<'_>) -> Decision,
 ) -> Result<Response, Problem> {
+    Ok(shown(&asked(body, app, ask)?, style, &app.service))
+}
+
+fn asked<T>(
+    body: &[u8],
+    app: &App,
+    ask: impl FnOnce(&Service, &Request<'_>) -> T,
+) -> Result<T, Problem> {
     let service = &*app.service;
     let item = Item::read(body).and_then(Item::without_expiry).map_err(Problem::invalid)?;
-    let decision = item.with(service, |request| ask(service, request)).map_err(Problem::invalid)?;
+    item.with(service, |request| ask(service, request)).map_err(Problem::invalid)
+}
+
+fn shown(decision: &Decision, style: HeaderStyle, service: &Service) -> Response {
     let mut out = Vec::with_capacity(160);
     out.push(b'{');
-    write_decision(&mut out, &decision, service);
+    write_decision(&mut out, decision, service);
     out.push(b'}');
     let mut response = response(StatusCode::OK, JSON_TYPE, out);
     if decision.is_allowed() {
-        fields::add(response.headers_mut(), &decision, service, style);
+        fields::add(response.headers_mut(), decision, service, style);
     }
-    Ok(response)
+    response
 }
 
 /// The answer to a request that was decided: 200, or the problem that it was denied, with the same
@@ -126,6 +173,18 @@ fn denial(reason: Reason) -> (StatusCode, &'static str, &'static str) {
         Reason::KeyTableFull => {
             (StatusCode::SERVICE_UNAVAILABLE, REDUCED_CAPACITY, "The table of keys is full")
         }
+        Reason::Stale => {
+            let title = "Nothing of the limit is permitted here";
+            (StatusCode::SERVICE_UNAVAILABLE, REDUCED_CAPACITY, title)
+        }
+        Reason::QueueFull => {
+            (StatusCode::TOO_MANY_REQUESTS, QUOTA_EXCEEDED, "Too many requests wait for the limit")
+        }
+        Reason::Deadline => (
+            StatusCode::TOO_MANY_REQUESTS,
+            QUOTA_EXCEEDED,
+            "Over the limit for as long as it waited",
+        ),
     }
 }
 
@@ -246,4 +305,53 @@ pub(crate) fn decision_value(decision: &Decision, service: &Service) -> Value {
     out.push(b'}');
     // What we wrote is JSON.
     serde_json::from_slice(&out).unwrap_or(Value::Null)
+}
+
+/// Asks for [`DECIDED_AT`], by its only value, `monotonic`.
+pub(crate) const STAMP: HeaderName = HeaderName::from_static("tollgate-stamp");
+/// When a request was decided, in nanoseconds of the system's monotonic clock.
+const DECIDED_AT: HeaderName = HeaderName::from_static("tollgate-decided-at");
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tollgate::{Limit, LimitSpec};
+
+    use super::*;
+
+    fn cut_off() -> App {
+        let guarantee = "eventual";
+        let spec = LimitSpec { name: "api", rate: "10/s", guarantee, ..LimitSpec::DEFAULT };
+        App::cut_off(vec![Limit::parse(&spec).expect("sound")])
+    }
+
+    fn answer(body: &str, stamp: bool, app: &App) -> Response {
+        let answer = check(body.as_bytes(), HeaderStyle::None, stamp, app).now_or_never();
+        answer.expect("nothing waits without a fleet").unwrap_or_else(Problem::into_response)
+    }
+
+    #[test]
+    fn what_a_fleet_permits_nothing_of_is_unavailable_and_can_be_asked_again() {
+        let response = answer(r#"{"entries":{}}"#, false, &cut_off());
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()["content-type"], PROBLEM_TYPE);
+        assert_eq!(response.headers()["retry-after"], "1");
+    }
+
+    #[test]
+    fn an_answer_is_stamped_if_that_is_asked_for() {
+        // Where no limit is in force, no clock is read.
+        let spec = LimitSpec { name: "api", rate: "10/s", ..LimitSpec::DEFAULT };
+        let (app, hand) = App::for_tests(vec![Limit::parse(&spec).expect("sound")]);
+        let stamp = || {
+            let response = answer(r#"{"entries":{}}"#, true, &app);
+            let stamp = response.headers()[DECIDED_AT].to_str().expect("text").to_owned();
+            stamp.parse::<u64>().expect("a number")
+        };
+        let first = stamp();
+        hand.advance(std::time::Duration::from_micros(7));
+        assert_eq!(stamp() - first, 7_000);
+        let without = answer(r#"{"entries":{}}"#, false, &app);
+        assert!(!without.headers().contains_key(DECIDED_AT));
+    }
 }

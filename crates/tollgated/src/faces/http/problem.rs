@@ -1,10 +1,16 @@
 //! What is wrong with a request, as RFC 9457 has it: `application/problem+json`.
 
+use std::path::Path;
+
 use hyper::StatusCode;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use serde_json::{Value, json};
+use tollgate::coordinator::{Refused, Revision};
 
 use super::response::{Response, response};
-use crate::faces::body::{BODY_BYTES_MAX, BodyError};
+use crate::agreement::{ProposeError, StoreError};
+use crate::config::{Finding, Severity};
+use crate::faces::body::BodyError;
 use crate::service::reservations::{Correction, ReservationError};
 
 /// One problem.
@@ -15,6 +21,8 @@ pub(crate) struct Problem {
     pub(crate) kind: Option<&'static str>,
     pub(crate) title: &'static str,
     pub(crate) detail: String,
+    /// What programs are told beside that.
+    more: Vec<(&'static str, Value)>,
     allow: Option<&'static str>,
     closes: bool,
 }
@@ -22,8 +30,8 @@ pub(crate) struct Problem {
 impl From<BodyError> for Problem {
     fn from(error: BodyError) -> Self {
         let problem = match error {
-            BodyError::TooLarge => {
-                let detail = format!("at most {BODY_BYTES_MAX} bytes are read");
+            BodyError::TooLarge { most } => {
+                let detail = format!("at most {most} bytes are read");
                 let (status, title) = (StatusCode::PAYLOAD_TOO_LARGE, "The body is too large");
                 Self::new(status, "body-too-large", title, detail)
             }
@@ -42,13 +50,21 @@ impl From<BodyError> for Problem {
     }
 }
 
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let (status, title) = (StatusCode::INTERNAL_SERVER_ERROR, "The fleet's store has failed");
+        Self::new(status, "store", title, error.to_string())
+    }
+}
+
 impl Problem {
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: String) -> Self {
-        Self { status, kind: Some(kind), title, detail, allow: None, closes: false }
+        let (kind, more) = (Some(kind), Vec::new());
+        Self { status, kind, title, detail, more, allow: None, closes: false }
     }
 
     fn plain(status: StatusCode, title: &'static str, detail: String) -> Self {
-        Self { status, kind: None, title, detail, allow: None, closes: false }
+        Self { status, kind: None, title, detail, more: Vec::new(), allow: None, closes: false }
     }
 
     /// The body or one of its parts is not what it should be.
@@ -122,6 +138,116 @@ impl Problem {
         }
     }
 
+    /// A limit of the whole fleet applies where only those of this daemon can be changed.
+    pub(crate) fn shared_limit(limit: String) -> Self {
+        let detail = format!(
+            "limit {limit:?} is the whole fleet's, which knows what its keys used; nothing was \
+             changed. A refund gives back what did not happen"
+        );
+        Self::new(StatusCode::CONFLICT, "shared-limit", "The limit is the whole fleet's", detail)
+    }
+
+    /// There is no fleet whose policy could be read or changed.
+    pub(crate) fn alone(source: &Path) -> Self {
+        let detail = format!(
+            "it is no member of a fleet: its policy is what {} says, which is loaded whenever it \
+             changes",
+            source.display()
+        );
+        Self::new(StatusCode::CONFLICT, "alone", "This daemon is alone", detail)
+    }
+
+    /// A policy with mistakes; `findings` has them all, with warnings.
+    pub(crate) fn unsound(findings: &[Finding]) -> Self {
+        let first = findings.iter().find(|finding| finding.severity == Severity::Error);
+        let detail = first.map_or_else(|| NO_DETAIL.into(), ToString::to_string);
+        let mut problem =
+            Self::new(StatusCode::BAD_REQUEST, "unsound-policy", "The policy is not sound", detail);
+        problem.more.push(("findings", json!(findings)));
+        problem
+    }
+
+    /// A policy of the fleet that may not take force again, or that this version can't read.
+    pub(crate) fn unreadable(revision: Revision, why: &dyn std::fmt::Display) -> Self {
+        let title = "The policy can't be used here";
+        let detail = format!("revision {revision}: {why}");
+        Self::new(StatusCode::CONFLICT, "unreadable-policy", title, detail)
+    }
+
+    pub(crate) fn no_such_revision(revision: Revision) -> Self {
+        let detail = format!(
+            "revision {revision} was never put or is no longer kept; GET /v1/policy/history lists \
+             those that are"
+        );
+        Self::new(StatusCode::NOT_FOUND, "unknown-revision", "There is no such policy", detail)
+    }
+
+    /// A policy that the format which was asked for has no words for.
+    pub(crate) fn not_in_toml() -> Self {
+        let detail = "a limit has a path, which TOML has no words for; ask for JSON".into();
+        Self::plain(StatusCode::NOT_ACCEPTABLE, "Not acceptable", detail)
+    }
+
+    /// Why a proposal came to nothing.
+    pub(crate) fn proposal(error: ProposeError) -> Self {
+        let detail = error.to_string();
+        match error {
+            ProposeError::Refused(refused) => Self::refused(&refused),
+            ProposeError::Declined(_) => {
+                Self::new(StatusCode::CONFLICT, "refused", "The fleet refused it", detail)
+            }
+            ProposeError::NoLeader { .. } => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Self::new(status, "no-leader", "The fleet can't decide now", detail)
+            }
+            ProposeError::TimedOut { .. } => {
+                let status = StatusCode::GATEWAY_TIMEOUT;
+                Self::new(status, "outcome-unknown", "The outcome is not known", detail)
+            }
+            ProposeError::Store(error) => error.into(),
+        }
+    }
+
+    fn refused(refused: &Refused) -> Self {
+        let detail = refused.to_string();
+        match *refused {
+            Refused::OtherRevision { expected, current } => {
+                let (status, title) =
+                    (StatusCode::PRECONDITION_FAILED, "The policy is not what you saw");
+                let mut problem = Self::new(status, "other-revision", title, detail);
+                problem.more.push(("expected", expected.get().into()));
+                problem.more.push(("current", current.get().into()));
+                problem
+            }
+            Refused::NoSuchRevision { revision } => Self::no_such_revision(revision),
+            Refused::Policy(_) => {
+                let title = "The policy is not sound";
+                Self::new(StatusCode::BAD_REQUEST, "unsound-policy", title, detail)
+            }
+            Refused::NotFounded => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Self::new(status, "not-founded", "The fleet can't decide now", detail)
+            }
+            // Of members, which no policy names.
+            Refused::AlreadyFounded
+            | Refused::VotersMax { .. }
+            | Refused::AddressTooLong { .. }
+            | Refused::UnknownNode { .. }
+            | Refused::NoNodesLeft
+            | Refused::TooManyMembers
+            | Refused::NotAMember { .. }
+            | Refused::OtherStart { .. }
+            | Refused::Ring(_) => {
+                Self::new(StatusCode::CONFLICT, "refused", "The fleet refused it", detail)
+            }
+        }
+    }
+
+    /// Something that does not happen has happened; nothing was changed.
+    pub(crate) fn broken(detail: String) -> Self {
+        Self::plain(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", detail)
+    }
+
     /// The members of its JSON, without the braces around them.
     pub(crate) fn write_members(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"type\":\"");
@@ -138,8 +264,12 @@ impl Problem {
         out.extend_from_slice(b"\",\"status\":");
         out.extend_from_slice(self.status.as_str().as_bytes());
         out.extend_from_slice(b",\"detail\":");
-        // A string always has a JSON form.
-        let _ = serde_json::to_writer(out, &self.detail);
+        // Strings and values always have a JSON form.
+        let _ = serde_json::to_writer(&mut *out, &self.detail);
+        for (name, value) in &self.more {
+            out.extend_from_slice(format!(",\"{name}\":").as_bytes());
+            let _ = serde_json::to_writer(&mut *out, value);
+        }
     }
 
     pub(crate) fn into_response(self) -> Response {
@@ -172,4 +302,5 @@ pub(crate) const QUOTA_EXCEEDED: &str =
     "https://iana.org/assignments/http-problem-types#quota-exceeded";
 pub(crate) const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+const NO_DETAIL: &str = "no mistake was told";
 const SHOWN_CHARS_MAX: usize = 100;

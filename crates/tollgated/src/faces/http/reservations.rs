@@ -7,15 +7,20 @@ use serde::Deserialize;
 use tollgate::Request;
 
 use super::ask::{Item, object};
-use super::decisions::decided;
+use super::decisions::{decided, meet};
 use super::problem::Problem;
 use super::response::{JSON_TYPE, Response, response};
 use crate::app::{App, HeaderStyle};
 use crate::face::Face;
+use crate::service::Corrected;
 use crate::service::reservations::{Correction, EXPIRY_MAX, ReservationId};
 
 /// Charges an estimate; the answer has the id to correct it by.
-pub(crate) fn reserve(body: &[u8], style: HeaderStyle, app: &App) -> Result<Response, Problem> {
+pub(crate) async fn reserve(
+    body: &[u8],
+    style: HeaderStyle,
+    app: &App,
+) -> Result<Response, Problem> {
     let service = &*app.service;
     let item = Item::read(body).map_err(Problem::invalid)?;
     let expiry = item.expires_ms.map(Duration::from_millis);
@@ -23,6 +28,7 @@ pub(crate) fn reserve(body: &[u8], style: HeaderStyle, app: &App) -> Result<Resp
         let most = EXPIRY_MAX.as_millis();
         return Err(Problem::invalid(format!("expires_ms: must be 1 to {most}")));
     }
+    let _contacts = meet([&item], app).await;
     let reserve = |request: &Request<'_>| service.reserve(Face::Http, request, expiry);
     let reserved = item.with(service, reserve).map_err(Problem::invalid)?;
     let reserved = reserved.map_err(|error| Problem::reservation(&error))?;
@@ -78,9 +84,20 @@ fn correct(id: &str, correction: Correction, app: &App) -> Result<Response, Prob
         .parse()
         .map_err(|()| Problem::invalid("reservation: is not the id of a reservation".into()))?;
     let word = if correction == Correction::Cancelled { "cancelled" } else { "settled" };
-    let first =
-        app.service.correct(id, correction).map_err(|error| Problem::reservation(&error))?;
-    let body = format!("{{\"reservation\":\"{id}\",\"state\":\"{word}\",\"repeated\":{}}}", !first);
+    let corrected = app.service.correct(id, correction);
+    let repeated = match corrected.map_err(|error| Problem::reservation(&error))? {
+        Corrected::Before => true,
+        Corrected::Now { owed } => {
+            for owed in owed {
+                match &app.member {
+                    Some(member) => member.collect(owed, &app.service),
+                    None => app.service.note_owed(0, owed.cost),
+                }
+            }
+            false
+        }
+    };
+    let body = format!("{{\"reservation\":\"{id}\",\"state\":\"{word}\",\"repeated\":{repeated}}}");
     Ok(response(StatusCode::OK, JSON_TYPE, body))
 }
 

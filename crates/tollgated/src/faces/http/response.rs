@@ -15,5 +15,7 @@ pub(crate) fn response(status: StatusCode, kind: &'static str, body: impl Into<B
     response
 }
 
+pub(crate) const BYTES_TYPE: &str = "application/octet-stream";
 pub(crate) const JSON_TYPE: &str = "application/json";
+pub(crate) const TOML_TYPE: &str = "application/toml";
 pub(crate) const TEXT_TYPE: &str = "text/plain; charset=utf-8";

@@ -4,31 +4,49 @@ use hyper::body::Incoming;
 use hyper::header::{EXPECT, HOST, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode, Uri};
 
+use super::decisions::STAMP;
 use super::problem::Problem;
 use super::response::{JSON_TYPE, Response, TEXT_TYPE, response};
-use super::{admin, decisions, reservations};
+use super::{admin, decisions, fleet, nodes, policy, reservations};
 use crate::app::{App, HeaderStyle};
 use crate::face::Face;
-use crate::faces::{body, is_admitted};
+use crate::faces::body::{self, BODY_BYTES_MAX};
+use crate::faces::is_admitted;
 use crate::guard::Guard;
 
 /// What a request is answered with.
 type Answered = Result<Response, Problem>;
 
-/// A path that is posted to, and what it does with the body.
-type Post = (&'static str, fn(&[u8], HeaderStyle, &App) -> Answered);
+/// What a path that is posted to does with the body.
+#[derive(Clone, Copy)]
+enum Post {
+    Check,
+    Reserve,
+    /// Whatever never waits.
+    Other(fn(&[u8], HeaderStyle, &App) -> Answered),
+}
 
-const POSTS: [Post; 9] = [
-    ("/v1/check", decisions::check),
-    ("/v1/peek", decisions::peek),
-    ("/v1/refund", decisions::refund),
-    ("/v1/reset", decisions::reset),
-    ("/v1/explain", decisions::explain),
-    ("/v1/reserve", reservations::reserve),
-    ("/v1/settle", reservations::settle),
-    ("/v1/cancel", reservations::cancel),
-    ("/v1/key", admin::key),
+const POSTS: [(&str, Post); 9] = [
+    ("/v1/check", Post::Check),
+    ("/v1/peek", Post::Other(decisions::peek)),
+    ("/v1/refund", Post::Other(decisions::refund)),
+    ("/v1/reset", Post::Other(decisions::reset)),
+    ("/v1/explain", Post::Other(decisions::explain)),
+    ("/v1/reserve", Post::Reserve),
+    ("/v1/settle", Post::Other(reservations::settle)),
+    ("/v1/cancel", Post::Other(reservations::cancel)),
+    ("/v1/key", Post::Other(admin::key)),
 ];
+
+impl Post {
+    async fn answer(self, body: &[u8], style: HeaderStyle, stamp: bool, app: &App) -> Answered {
+        match self {
+            Self::Check => decisions::check(body, style, stamp, app).await,
+            Self::Reserve => reservations::reserve(body, style, app).await,
+            Self::Other(answer) => answer(body, style, app),
+        }
+    }
+}
 
 /// A path that is read, and whether anybody may.
 type Get = (&'static str, bool, fn(&Request<Incoming>, &App) -> Response);
@@ -69,12 +87,27 @@ async fn route(request: Request<Incoming>, app: &App, guard: &Guard) -> Answered
         }
         let style = header_style(request.uri(), app)?;
         let waits = request.headers().contains_key(EXPECT);
-        let body = body::read(request.into_body(), guard, app.bounds.partial, waits).await?;
+        let stamp = request.headers().get(STAMP).is_some_and(|clock| clock == "monotonic");
+        let body =
+            body::read(request.into_body(), guard, BODY_BYTES_MAX, app.bounds.partial, waits)
+                .await?;
         let started = app.service.now();
-        let response = post(&body, style, app);
+        let response = post.answer(&body, style, stamp, app).await;
         let took = app.service.now().saturating_since(started);
         app.service.metrics().took(Face::Http, took, 1);
         return response;
+    }
+    if let Some(asked) = policy::Asked::of(path) {
+        admit(&request, app)?;
+        return policy::answer(asked, request, app, guard).await;
+    }
+    if let Some(asked) = fleet::Asked::of(path) {
+        admit(&request, app)?;
+        return fleet::answer(asked, &request, app).await;
+    }
+    if let Some(asked) = nodes::Asked::of(path) {
+        admit(&request, app)?;
+        return nodes::answer(asked, request.method(), app).await;
     }
     let get = GETS.iter().find(|(known, _, _)| *known == path);
     let Some((_, open, get)) = get else { return Err(Problem::no_such_path(path)) };
@@ -90,8 +123,12 @@ async fn route(request: Request<Incoming>, app: &App, guard: &Guard) -> Answered
 /// Has every path answer this body.
 #[cfg(fuzzing)]
 pub(crate) fn post_all(body: &[u8], app: &App) {
+    use futures_util::FutureExt;
+
     for (_, post) in POSTS {
-        let answer = post(body, app.headers, app).unwrap_or_else(Problem::into_response);
+        let answer = post.answer(body, app.headers, false, app).now_or_never();
+        // Nothing waits where there is no fleet.
+        let answer = answer.expect("an answer").unwrap_or_else(Problem::into_response);
         assert!(!answer.status().is_server_error() || answer.status().as_u16() == 503);
     }
 }
@@ -144,7 +181,8 @@ mod tests {
         let posts = POSTS.iter().map(|(path, _)| (*path, "post"));
         // The first is for people.
         let gets = GETS[1..].iter().map(|(path, _, _)| (*path, "get"));
-        assert_eq!(found, posts.chain(gets).collect());
+        let of_fleet = policy::PATHS.into_iter().chain(nodes::PATHS).chain(fleet::PATHS);
+        assert_eq!(found, posts.chain(gets).chain(of_fleet).collect());
     }
 
     #[test]

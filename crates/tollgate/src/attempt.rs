@@ -1,0 +1,224 @@
+//! Requests of callers who can wait: decided now, or told what to wait for.
+//!
+//! Who waits spends nothing meanwhile, is counted nowhere, and decides the whole request again when
+//! what it waited for has come. Queues and wake-ups are the driver's.
+
+use crate::charge::{Core, NONE_IN_FORCE, Names, Stale, Want, Wants};
+use crate::decide::{Findings, unlimited};
+use crate::decision::{Decision, Outcome, Reason};
+use crate::gcra::Retry;
+use crate::key::KeyId;
+use crate::limiter::Limiter;
+use crate::policy::FleetLimitId;
+use crate::request::Request;
+use crate::rules::RuleSet;
+use crate::time::Instant;
+
+/// For what a caller would wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Until a limit of the fleet has heard of the key at all: what [`Reason::Stale`] tells others.
+    FirstSnapshot,
+    /// Until there is room, in every limit.
+    Room,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a request that waits, or is denied, must not go on"]
+pub enum Attempt {
+    /// It was decided, and counted as [`Limiter::check`] does.
+    Decided(Decision),
+    /// It is to be tried again. Nothing was spent or counted.
+    Waits(Wait),
+}
+
+/// What a request waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// For so much credit of this key, which has a cell.
+    Credit {
+        /// The key.
+        key: KeyId,
+        /// Its limit.
+        limit: FleetLimitId,
+        /// What is to be permitted; at most the burst.
+        cost: u64,
+    },
+    /// Until this instant: a limit of this node denies before it.
+    Until(Instant),
+}
+
+/// What a request lacks.
+enum Lack {
+    /// Credit for what is wanted at this place.
+    Credit(usize),
+    Time(Instant),
+}
+
+impl Limiter {
+    /// Decides a request as [`check`](Self::check) does, unless it should wait: then it says for
+    /// what. A denial that waiting cannot help is decided at once.
+    ///
+    /// Of several limits that lack credit the first is named, and of those of this node the one
+    /// that denies the longest, when no credit is lacking.
+    pub fn attempt(&self, request: &Request<'_>, patience: Patience) -> Attempt {
+        let core = &*self.core;
+        if core.revision.get() == NONE_IN_FORCE {
+            return Attempt::Decided(unlimited(Instant::ZERO));
+        }
+        let now = core.clock.now();
+        loop {
+            let rules = core.rules.load();
+            let mut wants = Wants::default();
+            core.each_want(&rules, request, |want| {
+                wants.add(want);
+            });
+            let names = |want: &Want| core.parts_of(&rules, request, want);
+            let attempt = core.attempt(&rules, wants.as_slice(), patience, now, &names);
+            if let Ok(attempt) = attempt {
+                return attempt;
+            }
+            // The limits were replaced meanwhile.
+        }
+    }
+
+    /// What a request has to wait for before its limits can say anything: a key of the fleet of
+    /// which nothing is permitted here, as on first contact with it. Nothing is spent or counted;
+    /// the key has a cell afterwards, so that its owner hears of it.
+    ///
+    /// For callers that decide in several ways; [`attempt`](Self::attempt) decides at once.
+    #[must_use]
+    pub fn first_contact(&self, request: &Request<'_>) -> Option<Wait> {
+        let core = &*self.core;
+        core.member.as_ref()?;
+        let now = core.clock.now();
+        loop {
+            let rules = core.rules.load();
+            let mut wants = Wants::default();
+            core.each_want(&rules, request, |want| {
+                wants.add(want);
+            });
+            let wants = wants.as_slice();
+            if !wants.iter().any(|want| is_shared(&rules, want)) {
+                return None;
+            }
+            let names = |want: &Want| core.parts_of(&rules, request, want);
+            if let Ok(findings) = core.seek(&rules, wants, now, false, &names) {
+                return core.wait_for(&findings, wants, Patience::FirstSnapshot, now, &names);
+            }
+        }
+    }
+
+    /// Denies a request that was to wait and does not any more, for this reason; nothing is spent.
+    /// It counts for the limit that denies it at this moment, or else for the one with the least
+    /// remaining.
+    #[must_use = "a denied request must not go on"]
+    pub fn refuse(&self, request: &Request<'_>, reason: Reason) -> Decision {
+        let core = &*self.core;
+        let now = core.clock.now();
+        loop {
+            let rules = core.rules.load();
+            let mut wants = Wants::default();
+            core.each_want(&rules, request, |want| {
+                wants.add(want);
+            });
+            let names = |want: &Want| core.parts_of(&rules, request, want);
+            if let Ok(findings) = core.seek(&rules, wants.as_slice(), now, false, &names) {
+                return findings.refused(&rules, reason, now);
+            }
+        }
+    }
+}
+
+impl Core {
+    fn attempt(
+        &self,
+        rules: &RuleSet,
+        wants: &[Want],
+        patience: Patience,
+        now: Instant,
+        names: Names<'_>,
+    ) -> Result<Attempt, Stale> {
+        let decided = match wants {
+            [] => unlimited(now),
+            // The way of nearly every request; a limit of this node has no first snapshot.
+            [want] if patience == Patience::FirstSnapshot && !is_shared(rules, want) => {
+                self.decide_one(rules, want, now, names)?
+            }
+            wants => {
+                let findings = self.seek(rules, wants, now, true, names)?;
+                if let Some(wait) = self.wait_for(&findings, wants, patience, now, names) {
+                    return Ok(Attempt::Waits(wait));
+                }
+                self.finish(rules, wants, &findings, names);
+                findings.decision(now)
+            }
+        };
+        Ok(Attempt::Decided(decided))
+    }
+
+    /// What a request waits for that was found not to pass, if waiting helps.
+    fn wait_for(
+        &self,
+        findings: &Findings<'_>,
+        wants: &[Want],
+        patience: Patience,
+        now: Instant,
+        names: Names<'_>,
+    ) -> Option<Wait> {
+        let place = match lack(findings, wants.len(), patience, now)? {
+            Lack::Time(until) => return Some(Wait::Until(until)),
+            Lack::Credit(place) => place,
+        };
+        let want = &wants[place];
+        let rule = findings.seen(place)?.rule;
+        let shared = rule.shared()?;
+        let (key, is_new) = self.note_shared(rule, shared, want, true)?;
+        if is_new {
+            self.arrived(shared, key, want, names);
+        }
+        Some(Wait::Credit { key, limit: shared.number, cost: want.cost })
+    }
+}
+
+fn is_shared(rules: &RuleSet, want: &Want) -> bool {
+    rules.rules[want.rule as usize].shared().is_some()
+}
+
+/// What a request lacks, if all of it may come; of quotas one is enough.
+fn lack(findings: &Findings<'_>, wants: usize, patience: Patience, now: Instant) -> Option<Lack> {
+    if findings.passes() {
+        return None;
+    }
+    let mut credit = None;
+    let mut until = None;
+    for place in 0..wants {
+        let Some(seen) = findings.seen(place).filter(|seen| findings.is_blamed(seen)) else {
+            continue;
+        };
+        let Outcome::Denied(reason) = seen.outcome else { continue };
+        let retry = seen.standing(now).retry_at().unwrap_or(Retry::Never);
+        let is_shared = seen.rule.shared().is_some();
+        match (reason, retry, patience) {
+            (Reason::Stale, _, _) | (Reason::OverLimit, Retry::At(_), Patience::Room)
+                if is_shared =>
+            {
+                credit = credit.or(Some(Lack::Credit(place)));
+            }
+            (Reason::OverLimit, Retry::At(at), Patience::Room) => until = until.max(Some(at)),
+            _ if seen.rule.limit.is_quota() => {}
+            (
+                Reason::OverLimit
+                | Reason::CostExceedsBurst
+                | Reason::KeyTableFull
+                | Reason::Stale
+                | Reason::QueueFull
+                | Reason::Deadline,
+                _,
+                _,
+            ) => return None,
+        }
+    }
+    credit.or_else(|| until.map(Lack::Time))
+}
