@@ -3,7 +3,7 @@
 //! Who waits spends nothing meanwhile, is counted nowhere, and decides the whole request again when
 //! what it waited for has come. Queues and wake-ups are the driver's.
 
-use crate::charge::{Core, NONE_IN_FORCE, Names, Stale, Want, Wants};
+use crate::charge::{Core, NONE_IN_FORCE, Names, Stale, Want};
 use crate::decide::{Findings, unlimited};
 use crate::decision::{Decision, Outcome, Reason};
 use crate::gcra::Retry;
@@ -68,19 +68,9 @@ impl Limiter {
             return Attempt::Decided(unlimited(Instant::ZERO));
         }
         let now = core.clock.now();
-        loop {
-            let rules = core.rules.load();
-            let mut wants = Wants::default();
-            core.each_want(&rules, request, |want| {
-                wants.add(want);
-            });
-            let names = |want: &Want| core.parts_of(&rules, request, want);
-            let attempt = core.attempt(&rules, wants.as_slice(), patience, now, &names);
-            if let Ok(attempt) = attempt {
-                return attempt;
-            }
-            // The limits were replaced meanwhile.
-        }
+        core.with_wants(request, |rules, wants, names| {
+            core.attempt(rules, wants, patience, now, names)
+        })
     }
 
     /// What a request has to wait for before its limits can say anything: a key of the fleet of
@@ -93,21 +83,13 @@ impl Limiter {
         let core = &*self.core;
         core.member.as_ref()?;
         let now = core.clock.now();
-        loop {
-            let rules = core.rules.load();
-            let mut wants = Wants::default();
-            core.each_want(&rules, request, |want| {
-                wants.add(want);
-            });
-            let wants = wants.as_slice();
-            if !wants.iter().any(|want| is_shared(&rules, want)) {
-                return None;
+        core.with_wants(request, |rules, wants, names| {
+            if !wants.iter().any(|want| is_shared(rules, want)) {
+                return Ok(None);
             }
-            let names = |want: &Want| core.parts_of(&rules, request, want);
-            if let Ok(findings) = core.seek(&rules, wants, now, false, &names) {
-                return core.wait_for(&findings, wants, Patience::FirstSnapshot, now, &names);
-            }
-        }
+            let findings = core.seek(rules, wants, now, false, names)?;
+            Ok(core.wait_for(&findings, wants, Patience::FirstSnapshot, now, names))
+        })
     }
 
     /// Denies a request that was to wait and does not any more, for this reason; nothing is spent.
@@ -117,17 +99,10 @@ impl Limiter {
     pub fn refuse(&self, request: &Request<'_>, reason: Reason) -> Decision {
         let core = &*self.core;
         let now = core.clock.now();
-        loop {
-            let rules = core.rules.load();
-            let mut wants = Wants::default();
-            core.each_want(&rules, request, |want| {
-                wants.add(want);
-            });
-            let names = |want: &Want| core.parts_of(&rules, request, want);
-            if let Ok(findings) = core.seek(&rules, wants.as_slice(), now, false, &names) {
-                return findings.refused(&rules, reason, now);
-            }
-        }
+        core.with_wants(request, |rules, wants, names| {
+            let findings = core.seek(rules, wants, now, false, names)?;
+            Ok(findings.refused(rules, reason, now))
+        })
     }
 }
 

@@ -20,6 +20,19 @@ use crate::walk::{End, Paths};
 impl Core {
     pub(crate) fn decide(&self, request: &Request<'_>, spend: bool) -> Decision {
         let now = self.clock.now();
+        self.with_wants(request, |rules, wants, names| {
+            self.decide_charges(rules, wants, now, spend, names)
+        })
+    }
+
+    /// Does something with what the limits that apply are to be charged, and again if they were
+    /// replaced meanwhile; a replacement waits for no request, so this ends.
+    #[inline(always)]
+    pub(crate) fn with_wants<T>(
+        &self,
+        request: &Request<'_>,
+        work: impl Fn(&RuleSet, &[Want], Names<'_>) -> Result<T, Stale>,
+    ) -> T {
         loop {
             let rules = self.rules.load();
             let mut wants = Wants::default();
@@ -27,11 +40,9 @@ impl Core {
                 wants.add(want);
             });
             let names = |want: &Want| self.parts_of(&rules, request, want);
-            let decided = self.decide_charges(&rules, wants.as_slice(), now, spend, &names);
-            if let Ok(decision) = decided {
-                return decision;
+            if let Ok(done) = work(&rules, wants.as_slice(), &names) {
+                return done;
             }
-            // The limits were replaced meanwhile; a replacement waits for no request, so this ends.
         }
     }
 
