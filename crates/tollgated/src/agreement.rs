@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tollgate::NodeId;
 use tollgate::coordinator::{Answer, Command, Document, Refused, Revision};
 
-use crate::coordinator::NodeLine;
+use crate::coordinator::{Kept, NodeLine};
 
 /// What is answered later.
 pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -29,7 +29,7 @@ pub(crate) trait Agreement: Send + Sync {
     fn policy(&self) -> Later<'_, Result<Option<Arc<Document>>, StoreError>>;
 
     /// The policies that are kept, oldest first, the one in force last; at most 100.
-    fn history(&self) -> Later<'_, Result<Vec<Change>, StoreError>>;
+    fn history(&self) -> Later<'_, Result<Vec<Kept>, StoreError>>;
 
     /// The nodes of the fleet, by their numbers.
     fn nodes(&self) -> Later<'_, Result<Vec<NodeLine>, StoreError>>;
@@ -42,36 +42,6 @@ pub(crate) trait Agreement: Send + Sync {
 
     /// The policy of a revision; none if it is not kept.
     fn document(&self, revision: Revision) -> Later<'_, Result<Option<Arc<Document>>, StoreError>>;
-}
-
-/// One policy that is kept, without its limits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change {
-    pub(crate) revision: Revision,
-    pub(crate) author: String,
-    pub(crate) comment: String,
-    pub(crate) unix_seconds: u64,
-    /// How many limits it has.
-    pub(crate) limits: usize,
-    /// How many of them are new or not as they were before it.
-    pub(crate) changed: usize,
-}
-
-#[cfg(test)]
-impl Change {
-    /// What a document changed.
-    pub(crate) fn of(document: &Document) -> Self {
-        let Document { revision, author, comment, unix_seconds, limits } = document;
-        let changed = limits.iter().filter(|limit| limit.generation == *revision).count();
-        Self {
-            revision: *revision,
-            author: author.clone(),
-            comment: comment.clone(),
-            unix_seconds: *unix_seconds,
-            limits: limits.len(),
-            changed,
-        }
-    }
 }
 
 /// Why a proposal came to nothing, as far as is known.
@@ -175,9 +145,9 @@ impl Agreement for Alone {
         Box::pin(std::future::ready(Ok(self.state().policy().cloned())))
     }
 
-    fn history(&self) -> Later<'_, Result<Vec<Change>, StoreError>> {
-        let changes = self.state().history().map(|document| Change::of(document)).collect();
-        Box::pin(std::future::ready(Ok(changes)))
+    fn history(&self) -> Later<'_, Result<Vec<Kept>, StoreError>> {
+        let kept = self.state().history().map(Kept::of).collect();
+        Box::pin(std::future::ready(Ok(kept)))
     }
 
     fn nodes(&self) -> Later<'_, Result<Vec<NodeLine>, StoreError>> {

@@ -261,7 +261,8 @@ fn proposed(outcome: Result<Answer, ProposeError>) -> Reply {
 }
 
 impl Kept {
-    fn of(document: &Arc<Document>) -> Self {
+    /// What is said of a policy.
+    pub(crate) fn of(document: &Arc<Document>) -> Self {
         let changed =
             document.limits.iter().filter(|limit| limit.generation == document.revision).count();
         Self {

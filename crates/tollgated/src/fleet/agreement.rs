@@ -8,7 +8,7 @@ use tollgate::NodeId;
 use tollgate::coordinator::{Answer, Command, Document, Revision};
 use tollgate_tokio::{AskError, Fleet};
 
-use crate::agreement::{Agreement, Change, Later, ProposeError, StoreError};
+use crate::agreement::{Agreement, Later, ProposeError, StoreError};
 use crate::coordinator::{self, Kept, NodeLine, Question, Reply};
 
 /// The policy in force on this member, kept where its enforcer puts it.
@@ -116,10 +116,10 @@ impl Agreement for FleetAgreement {
         Box::pin(std::future::ready(Ok(self.in_force.get())))
     }
 
-    fn history(&self) -> Later<'_, Result<Vec<Change>, StoreError>> {
+    fn history(&self) -> Later<'_, Result<Vec<Kept>, StoreError>> {
         Box::pin(async move {
             match self.read(&Question::History).await? {
-                Reply::History(kept) => Ok(kept.into_iter().map(change).collect()),
+                Reply::History(kept) => Ok(kept),
                 other => Err(astray(&other)),
             }
         })
@@ -179,18 +179,6 @@ impl Agreement for FleetAgreement {
                 other => Err(astray(&other)),
             }
         })
-    }
-}
-
-fn change(kept: Kept) -> Change {
-    let Kept { revision, author, comment, unix_seconds, limits, changed } = kept;
-    Change {
-        revision: Revision::new(revision),
-        author,
-        comment,
-        unix_seconds,
-        limits: usize::try_from(limits).unwrap_or(usize::MAX),
-        changed: usize::try_from(changed).unwrap_or(usize::MAX),
     }
 }
 

@@ -19,9 +19,10 @@ use tollgate_tokio::limit_text::{from_document, to_texts};
 use super::ask::object;
 use super::problem::Problem;
 use super::response::{JSON_TYPE, Response, TOML_TYPE, response};
-use crate::agreement::{Agreement, Change, when};
+use crate::agreement::{Agreement, when};
 use crate::app::App;
 use crate::config::{self, Finding, Fleet, Reading};
+use crate::coordinator::Kept;
 use crate::faces::body::{self, BODY_BYTES_MAX, POLICY_BYTES_MAX};
 use crate::guard::Guard;
 
@@ -173,18 +174,18 @@ fn show(document: &Document, format: Format) -> Result<Response, Problem> {
     Ok(with_etag(shown, *revision))
 }
 
-fn history(changes: &[Change]) -> Response {
-    let shown = |change: &Change| {
+fn history(kept: &[Kept]) -> Response {
+    let shown = |kept: &Kept| {
         json!({
-            "revision": change.revision.get(),
-            "author": change.author,
-            "comment": change.comment,
-            "unix_seconds": change.unix_seconds,
-            "limits": change.limits,
-            "changed": change.changed,
+            "revision": kept.revision,
+            "author": kept.author,
+            "comment": kept.comment,
+            "unix_seconds": kept.unix_seconds,
+            "limits": kept.limits,
+            "changed": kept.changed,
         })
     };
-    let list: Vec<Value> = changes.iter().rev().map(shown).collect();
+    let list: Vec<Value> = kept.iter().rev().map(shown).collect();
     response(StatusCode::OK, JSON_TYPE, json!({ "history": list }).to_string())
 }
 
