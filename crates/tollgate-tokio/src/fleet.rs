@@ -177,7 +177,9 @@ impl Fleet {
         let lease = lease.map_err(|error| JoinError::Options { why: error.to_string() })?;
         // Before anybody can hear of this member.
         let arrivals = routes.take(Purpose::Peer);
-        let joined = joining(&options, &address, seat).run().await?;
+        let mut joining = joining(&options, address, seat);
+        let joined = joining.run().await?;
+        joining.node = Some(joined.node);
         routes.set_member(joined.fleet, joined.node);
         let (limiter, enforce) =
             build(joined.secret.secret()).map_err(|why| JoinError::Options { why })?;
@@ -228,9 +230,7 @@ impl Fleet {
             lease,
             shared: shared.clone(),
             joined,
-            weight: options.weight,
-            address,
-            is_candidate: seat.is_candidate,
+            joining,
             members: Vec::new(),
             state: State::default(),
         };
@@ -428,14 +428,14 @@ impl Fleet {
 }
 
 /// What a member says when it joins.
-fn joining(options: &FleetOptions, address: &str, seat: Seat) -> Joining {
+fn joining(options: &FleetOptions, address: String, seat: Seat) -> Joining {
     Joining {
         seeds: options.seeds.clone(),
         secret: options.secret.clone(),
         fleet: seat.fleet,
         node: seat.node,
         weight: options.weight,
-        address: address.to_owned(),
+        address,
         is_candidate: seat.is_candidate,
     }
 }

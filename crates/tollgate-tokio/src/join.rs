@@ -25,6 +25,7 @@ pub(crate) struct Joining {
     pub(crate) secret: PeerSecret,
     /// The fleet, if the process was a member of one.
     pub(crate) fleet: u64,
+    /// Which member it was.
     pub(crate) node: Option<NodeId>,
     pub(crate) weight: u32,
     /// Where others reach it.
@@ -127,6 +128,16 @@ impl Joining {
         }
     }
 
+    /// What it asks a replica.
+    pub(crate) fn to_ask(&self) -> Ask {
+        Ask::Join {
+            node: self.node,
+            weight: self.weight,
+            address: self.address.clone(),
+            is_candidate: self.is_candidate,
+        }
+    }
+
     /// Replicas that somebody named are asked first, and whom it was told of ever again.
     fn next_addresses(&self, learnt: Vec<String>) -> Vec<String> {
         let mut addresses: Vec<String> = Vec::new();
@@ -147,14 +158,7 @@ impl Joining {
 
     async fn converse(&self, dialled: Dialled) -> Result<Answered, HelloError> {
         let Dialled { mut reader, mut writer } = dialled;
-        let Self { node, weight, address, is_candidate, .. } = self;
-        let ask = Ask::Join {
-            node: *node,
-            weight: *weight,
-            address: address.clone(),
-            is_candidate: *is_candidate,
-        };
-        let frame = framed(&ask).ok_or(HelloError::Malformed)?;
+        let frame = framed(&self.to_ask()).ok_or(HelloError::Malformed)?;
         writer.write_all(&frame).await?;
         let (mut joined, mut ring, mut policy) = (None, None, None);
         let answers_by = Tick::now() + PATIENCE;

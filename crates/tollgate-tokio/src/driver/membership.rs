@@ -171,12 +171,7 @@ impl Driver {
         let ask = match &mut self.state.phase {
             Phase::Lost { asks_at, .. } => {
                 *asks_at = at;
-                Ask::Join {
-                    node: Some(self.me),
-                    weight: self.weight,
-                    address: self.address.clone(),
-                    is_candidate: self.is_candidate,
-                }
+                self.joining.to_ask()
             }
             Phase::Leaving { asks_at, out_at: None, .. } => {
                 *asks_at = at;

@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 
 use crate::delays::Delays;
 use crate::door::Routes;
-use crate::join::Joined;
+use crate::join::{Joined, Joining};
 use crate::keys::Inquiry;
 use crate::links::{Inbox, Links};
 use crate::policy::Policies;
@@ -55,9 +55,8 @@ pub(crate) struct Driver {
     pub(crate) joined: Joined,
     /// The limits that are in force when it begins.
     pub(crate) rules: Option<FleetRules>,
-    pub(crate) weight: u32,
-    pub(crate) address: String,
-    pub(crate) is_candidate: bool,
+    /// How it joins again, once it was taken for lost.
+    pub(crate) joining: Joining,
     /// Who is there, and where.
     pub(crate) members: Vec<(NodeId, String)>,
     pub(crate) state: State,
