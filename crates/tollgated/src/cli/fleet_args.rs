@@ -8,6 +8,7 @@ use tollgate::TableFull;
 use tollgate::coordinator::{OnCoordinatorLoss, SessionOptions};
 use tollgate_tokio::wire::PeerSecret;
 
+use super::secret_in;
 use crate::fleet::Setup;
 
 #[derive(Args)]
@@ -93,12 +94,7 @@ impl FleetArgs {
 
     fn secret(&self) -> Result<PeerSecret, String> {
         let Some(path) = &self.peer_secret_file else { return Ok(PeerSecret::default()) };
-        let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let secret = PeerSecret::new(bytes.trim_ascii_end());
-        if secret.is_some() {
-            Ok(secret)
-        } else {
-            Err(format!("{}: holds no secret", path.display()))
-        }
+        let of = |bytes: &[u8]| Some(PeerSecret::new(bytes.trim_ascii_end()));
+        secret_in(path, |bytes| of(bytes).filter(PeerSecret::is_some))
     }
 }

@@ -19,6 +19,7 @@ mod sim;
 mod store;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -67,6 +68,12 @@ struct Merging {
     #[arg(long, env = "TOLLGATE_MERGE_DOMAINS",
           value_parser = clap::builder::BoolishValueParser::new())]
     merge_domains: bool,
+}
+
+/// What is in a file that has to hold a secret; `of` makes one of its bytes.
+fn secret_in<T>(path: &Path, of: impl FnOnce(&[u8]) -> Option<T>) -> Result<T, String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    of(&bytes).ok_or_else(|| format!("{}: holds no secret", path.display()))
 }
 
 /// Runs the command line of this process.

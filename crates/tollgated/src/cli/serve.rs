@@ -20,7 +20,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::fleet_args::FleetArgs;
 use super::signals::EndSignals;
-use super::{FAILED, Merging, wrong_arguments};
+use super::{FAILED, Merging, secret_in, wrong_arguments};
 use crate::agreement::{Agreement, ProposeError};
 use crate::app::{App, Bounds, HeaderStyle, Member, SharedSecret};
 use crate::config::Watch;
@@ -323,10 +323,8 @@ impl Serve {
     }
 
     fn secret(&self) -> Result<Option<SharedSecret>, String> {
-        let Some(path) = &self.secret_file else { return Ok(None) };
-        let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let secret = SharedSecret::read(&bytes);
-        secret.map(Some).ok_or_else(|| format!("{}: holds no secret", path.display()))
+        let secret = |path: &PathBuf| secret_in(path, SharedSecret::read);
+        self.secret_file.as_ref().map(secret).transpose()
     }
 
     /// Where to listen. Beyond this machine only clients that show a secret are served.
