@@ -5,7 +5,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate::NodeId;
 use tollgate::coordinator::{Answer, Command, Document, Refused, Revision};
@@ -98,6 +98,11 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+/// The wall time of a proposer that is this process.
+pub(crate) fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
 
 /// A proposer's wall time as people read it: `Mon, 30 Nov 2026 11:28:57 GMT`.
 pub(crate) fn when(unix_seconds: u64) -> String {

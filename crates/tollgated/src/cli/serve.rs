@@ -4,7 +4,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -21,7 +21,7 @@ use tracing_subscriber::EnvFilter;
 use super::fleet_args::FleetArgs;
 use super::signals::EndSignals;
 use super::{FAILED, Merging, secret_in, wrong_arguments};
-use crate::agreement::{Agreement, ProposeError};
+use crate::agreement::{Agreement, ProposeError, unix_now};
 use crate::app::{App, Bounds, HeaderStyle, Member, SharedSecret};
 use crate::config::Watch;
 use crate::exposition::Exposition;
@@ -366,13 +366,12 @@ async fn import(
         return Ok(());
     }
     let limits = policy.texts().map_err(|_| format!("{path}: nothing was imported"))?;
-    let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
     let edit = Edit {
         // Whoever is quicker has limits that must not be lost.
         expected: Some(Revision::ZERO),
         author: "import".into(),
         comment: format!("from {path}"),
-        unix_seconds,
+        unix_seconds: unix_now(),
     };
     match agreement.propose(Command::PutPolicy { edit, limits }).await {
         Ok(_) => info!(target: "policy", "{path} is imported: from now on `tollgate limit apply`"),

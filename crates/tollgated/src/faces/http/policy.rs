@@ -3,8 +3,6 @@
 //! A policy is checked here as a file is, before it is proposed, so that none that is not sound
 //! gets into the fleet's log. How the fleet agrees is known to whoever implements `agreement`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{ACCEPT, ETAG, EXPECT, HeaderMap, HeaderValue, IF_MATCH};
@@ -19,7 +17,7 @@ use tollgate_tokio::limit_text::{from_document, to_texts};
 use super::ask::object;
 use super::problem::Problem;
 use super::response::{JSON_TYPE, Response, TOML_TYPE, response};
-use crate::agreement::{Agreement, when};
+use crate::agreement::{Agreement, unix_now, when};
 use crate::app::App;
 use crate::config::{self, Finding, Fleet, Reading};
 use crate::coordinator::Kept;
@@ -236,7 +234,7 @@ where
     let keys_max = app.service.keys_max();
     let Sound { limits, warnings, author, comment } =
         aside(move || Sound::read(&body, keys_max)).await??;
-    let edit = Edit { expected, author, comment, unix_seconds: now() };
+    let edit = Edit { expected, author, comment, unix_seconds: unix_now() };
     propose(agreement, Command::PutPolicy { edit, limits }, &warnings).await
 }
 
@@ -276,7 +274,7 @@ where
         config::check_together(limits, keys_max).map_err(|error| Problem::unreadable(to, &error))
     })
     .await??;
-    let edit = Edit { expected, author, comment, unix_seconds: now() };
+    let edit = Edit { expected, author, comment, unix_seconds: unix_now() };
     propose(agreement, Command::Rollback { edit, to }, &[]).await
 }
 
@@ -328,11 +326,6 @@ fn with_etag(mut response: Response, revision: Revision) -> Response {
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Problem::broken(format!("the policy was not read: {error}")))
-}
-
-/// Seconds since 1970 by the wall clock.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// What findings call the file that a body is.
