@@ -94,7 +94,10 @@ where
             let document = document.map_or_else(nothing_yet, |document| (*document).clone());
             aside(move || show(&document, format)).await?
         }
-        Asked::InForce => put(request, app, guard, agreement).await,
+        Asked::InForce => {
+            let (expected, body) = read(request, app, guard, POLICY_BYTES_MAX).await?;
+            put(expected, body, app, agreement).await
+        }
         Asked::History => {
             no_query(request.uri())?;
             Ok(history(&agreement.history().await?))
@@ -105,7 +108,10 @@ where
             let document = document.ok_or_else(|| Problem::no_such_revision(revision))?;
             aside(move || show(&document, format)).await?
         }
-        Asked::Rollback => roll_back(request, app, guard, agreement).await,
+        Asked::Rollback => {
+            let (expected, body) = read(request, app, guard, BODY_BYTES_MAX).await?;
+            roll_back(expected, body, app, agreement).await
+        }
     }
 }
 
@@ -219,18 +225,12 @@ impl Sound {
     }
 }
 
-async fn put<B>(
-    request: Request<B>,
+async fn put(
+    expected: Option<Revision>,
+    body: Bytes,
     app: &App,
-    guard: &Guard,
     agreement: &dyn Agreement,
-) -> Result<Response, Problem>
-where
-    B: Body<Data = Bytes> + Unpin,
-{
-    no_query(request.uri())?;
-    let expected = expected(request.headers())?;
-    let body = read(request, app, guard, POLICY_BYTES_MAX).await?;
+) -> Result<Response, Problem> {
     let keys_max = app.service.keys_max();
     let Sound { limits, warnings, author, comment } =
         aside(move || Sound::read(&body, keys_max)).await??;
@@ -248,18 +248,12 @@ struct RollbackBody {
     comment: String,
 }
 
-async fn roll_back<B>(
-    request: Request<B>,
+async fn roll_back(
+    expected: Option<Revision>,
+    body: Bytes,
     app: &App,
-    guard: &Guard,
     agreement: &dyn Agreement,
-) -> Result<Response, Problem>
-where
-    B: Body<Data = Bytes> + Unpin,
-{
-    no_query(request.uri())?;
-    let expected = expected(request.headers())?;
-    let body = read(request, app, guard, BODY_BYTES_MAX).await?;
+) -> Result<Response, Problem> {
     let RollbackBody { to, author, comment } = object(&body).map_err(Problem::invalid)?;
     let to = Revision::new(to);
     let document = agreement.document(to).await?.ok_or_else(|| Problem::no_such_revision(to))?;
@@ -291,17 +285,21 @@ async fn propose(
     Ok(with_etag(response(StatusCode::OK, JSON_TYPE, body.to_string()), revision))
 }
 
+/// Reads a change: the revision that it was made from, if the client says so, and the body.
 async fn read<B>(
     request: Request<B>,
     app: &App,
     guard: &Guard,
     most: usize,
-) -> Result<Bytes, Problem>
+) -> Result<(Option<Revision>, Bytes), Problem>
 where
     B: Body<Data = Bytes> + Unpin,
 {
+    no_query(request.uri())?;
+    let expected = expected(request.headers())?;
     let waits = request.headers().contains_key(EXPECT);
-    Ok(body::read(request.into_body(), guard, most, app.bounds.partial, waits).await?)
+    let body = body::read(request.into_body(), guard, most, app.bounds.partial, waits).await?;
+    Ok((expected, body))
 }
 
 /// The revision that the change was made from, if the client says so: `If-Match: "12"`.
