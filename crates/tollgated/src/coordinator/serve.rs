@@ -240,8 +240,7 @@ impl Session {
                 self.put(&Tell::Joined { node, start, fleet, secret, is_restart });
                 self.known = Some(Known { ring: RingEpoch::ZERO, revision: Revision::ZERO });
                 self.told_replicas = Default::default();
-                // The last alone: it knew none of those before.
-                self.put_rings_after(&applied, RingEpoch::new(u64::MAX));
+                self.put_rings_after(&applied, None);
                 self.catch_up();
             }
             Ok(Answer::Done | Answer::Revised { .. }) => {}
@@ -273,7 +272,7 @@ impl Session {
         let Some(known) = self.known else { return };
         let applied = self.replica.watch().borrow().clone();
         if applied.state.ring().epoch() > known.ring {
-            self.put_rings_after(&applied, known.ring);
+            self.put_rings_after(&applied, Some(known.ring));
         }
         let policy = applied.state.policy().filter(|policy| policy.revision > known.revision);
         if let Some(policy) = policy {
@@ -288,13 +287,13 @@ impl Session {
         }
     }
 
-    /// Writes the rings that follow the one that the node knows, or the last one alone, if they are
-    /// not all at hand.
-    fn put_rings_after(&mut self, applied: &Applied, known: RingEpoch) {
-        let follows = |(_, change): &(Instant, RingChange)| change.previous.epoch() == known;
-        let first = applied.changes.iter().position(follows);
-        let missing =
-            applied.changes.iter().skip(first.unwrap_or(applied.changes.len().saturating_sub(1)));
+    /// Writes the rings that follow the one that the node knows, or the last one alone, if it knows
+    /// none or they are not all at hand.
+    fn put_rings_after(&mut self, applied: &Applied, known: Option<RingEpoch>) {
+        let follows = |(_, change): &(Instant, RingChange)| Some(change.previous.epoch()) == known;
+        let last = applied.changes.len().saturating_sub(1);
+        let first = applied.changes.iter().position(follows).unwrap_or(last);
+        let missing = applied.changes.iter().skip(first);
         let addresses: Vec<(NodeId, String)> =
             applied.state.members().map(|seat| (seat.node, seat.address.clone())).collect();
         for (at, change) in missing {
