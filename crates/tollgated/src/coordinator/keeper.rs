@@ -58,7 +58,7 @@ impl Keeper {
         let (confirmed, mut confirmations) = mpsc::channel(1);
         let mut keeper = Self {
             sessions: Sessions::new(options)?,
-            clock: Clock::monotonic(),
+            clock: replica.clock().clone(),
             wakes_at: None,
             unconfirmed: Vec::new(),
             is_confirming: false,
