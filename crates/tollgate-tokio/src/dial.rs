@@ -18,17 +18,31 @@ pub(crate) struct Dialled {
     pub(crate) writer: OwnedWriteHalf,
 }
 
-/// Connects to `address` (`host:port`) and introduces this side.
+/// Connects to `address` (`host:port`), within `patience`, and introduces this side.
+///
+/// # Errors
+/// [`HelloError`]: nobody is there, or not who was meant.
+pub async fn connect(
+    address: &str,
+    patience: Duration,
+    secret: &PeerSecret,
+    hello: &Hello,
+) -> Result<TcpStream, HelloError> {
+    let connecting = timeout(patience, TcpStream::connect(address));
+    let mut stream = connecting.await.map_err(|_| HelloError::TimedOut)??;
+    stream.set_nodelay(true)?;
+    wire::introduce(&mut stream, secret, hello).await?;
+    Ok(stream)
+}
+
+/// Connects, for frames of a member.
 pub(crate) async fn dial(
     address: &str,
     secret: &PeerSecret,
     hello: &Hello,
     frame_max: u32,
 ) -> Result<Dialled, HelloError> {
-    let connecting = timeout(CONNECT_PATIENCE, TcpStream::connect(address));
-    let mut stream = connecting.await.map_err(|_| HelloError::TimedOut)??;
-    stream.set_nodelay(true)?;
-    wire::introduce(&mut stream, secret, hello).await?;
+    let stream = connect(address, CONNECT_PATIENCE, secret, hello).await?;
     let (reader, writer) = stream.into_split();
     Ok(Dialled { reader: FrameReader::new(reader, frame_max), writer })
 }

@@ -87,6 +87,7 @@ pub mod fields;
 pub mod tower;
 
 pub use delays::DelayCounts;
+pub use dial::connect;
 pub use door::{Arrival, Door, Routes};
 pub use driver::AskError;
 pub use fleet::{Build, Contact, Fleet, FleetOptions, Seat, numbered_of};

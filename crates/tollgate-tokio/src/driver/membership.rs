@@ -44,8 +44,7 @@ impl Phase {
     pub(super) fn looks_at(&self) -> Instant {
         match self {
             Self::Member | Self::Left => Instant::MAX,
-            Self::Lost { asks_at, .. } => *asks_at,
-            Self::Leaving { asks_at, .. } => *asks_at,
+            Self::Lost { asks_at, .. } | Self::Leaving { asks_at, .. } => *asks_at,
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant as Tick, timeout};
 use tollgate_tokio::Arrival;
-use tollgate_tokio::wire::{self, FrameReader, Hello, PeerSecret, Purpose, put_frame};
+use tollgate_tokio::wire::{FrameReader, Hello, HelloError, PeerSecret, Purpose, put_frame};
 use tracing::{debug, warn};
 
 use super::network::{CallError, MESSAGE_BYTES_MAX, Network, Peer};
@@ -91,14 +91,10 @@ async fn serve_way(shared: Arc<Shared>, peer: Peer, mut calls: mpsc::Receiver<Ca
     // Whoever sends a call into it from now on is told that it was not sent.
 }
 
-async fn connect(shared: &Shared, peer: &Peer) -> Result<TcpStream, wire::HelloError> {
-    let connecting = timeout(CONNECT_PATIENCE, TcpStream::connect(&*peer.address));
-    let mut stream = connecting.await.map_err(|_| wire::HelloError::TimedOut)??;
-    stream.set_nodelay(true)?;
+async fn connect(shared: &Shared, peer: &Peer) -> Result<TcpStream, HelloError> {
     // Whoever has that address now may be another: the log is not for it.
     let hello = Hello { to: Some(peer.node), ..shared.hello };
-    wire::introduce(&mut stream, &shared.secret, &hello).await?;
-    Ok(stream)
+    tollgate_tokio::connect(&peer.address, CONNECT_PATIENCE, &shared.secret, &hello).await
 }
 
 /// Sends requests and hands out answers until the connection is lost, and says why it was.
