@@ -71,15 +71,14 @@ impl Core {
         asked: &Asked,
         now: Instant,
     ) -> Step<'r> {
-        let charged = match self.spare(rule, asked) {
+        let (charged, key) = match self.spare(rule, asked) {
             Some(spare) => {
                 let others = u64::from(spare.key != asked.key);
                 rule.counts.count_many(Event::Overflowed, others);
-                shared.credits.charge_as(&spare, now)
+                (shared.credits.charge_as(&spare, now), spare.key)
             }
-            None => Charged::Full,
+            None => (Charged::Full, asked.key),
         };
-        let key = self.spare(rule, asked).map_or(asked.key, |spare| spare.key);
         Step::of_charged(charged, meter, key, asked.cost, now)
     }
 
