@@ -12,7 +12,7 @@ use crate::agreement::Later;
 
 /// What a member of a fleet can tell.
 pub(crate) trait Overview: Send + Sync {
-    /// How this member fares, as of a quarter of a second ago at most.
+    /// How this member fares, as of a quarter of a second ago at most, and under the ring it knows.
     fn status(&self) -> MemberStatus;
 
     /// The fleet's number.

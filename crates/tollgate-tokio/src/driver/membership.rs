@@ -61,7 +61,6 @@ impl Driver {
             self.handle_rules((joined.policy.map_or(Revision::ZERO, |one| one.revision), rules));
         }
         self.turn_ring(joined.change, joined.age, joined.is_restart);
-        self.publish(self.clock.now());
     }
 
     pub(super) fn handle_heard(&mut self, heard: Heard) {
@@ -140,12 +139,15 @@ impl Driver {
     }
 
     fn turn_ring(&mut self, change: RingChange, age: Duration, is_restart: bool) {
-        let epoch = change.ring.epoch().get();
-        info!(target: "fleet", epoch, members = change.ring.members().len(), "the ring has turned");
+        let (epoch, members) = (change.ring.epoch().get(), change.ring.members().len());
         let start = self.start;
         self.tell(Input::Ring { change, age, start, is_restart });
+        let now = self.clock.now();
         // So that a replica that pushed it need not push it again.
-        self.lease.reconnected(self.clock.now());
+        self.lease.reconnected(now);
+        // Whoever asks for the status is to hear of nobody who has left, and of all who have come.
+        self.publish(now);
+        info!(target: "fleet", epoch, members, "the ring has turned");
     }
 
     /// Keeps the session, and asks again what was not answered.

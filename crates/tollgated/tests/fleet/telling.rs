@@ -21,6 +21,17 @@ fn wait_for(http: &mut Http, path: &str, is_so: impl Fn(&Value) -> bool) -> Valu
     }
 }
 
+/// The status was made four times a second, and told of a ring that had turned meanwhile: a member
+/// that was there was neither shown nor asked, and not missed either.
+#[test]
+fn a_member_tells_of_others_as_soon_as_the_ring_has_turned() {
+    let fleet = Fleet::start(3);
+    let mut doors: Vec<Http> = fleet.running().map(|one| one.running().http()).collect();
+    for door in &mut doors {
+        assert_eq!(get(door, "/v1/fleet")["members"].as_array().map(Vec::len), Some(3));
+    }
+}
+
 #[test]
 fn every_member_tells_the_same_of_a_key_and_of_its_limit() {
     let fleet = Fleet::start(3);
