@@ -36,7 +36,10 @@ struct Kept {
 impl Kept {
     /// What the node is told of a key.
     fn usage(&mut self, drained: Drained) -> Usage {
-        let waiting = self.waiters.front().map_or(0, |waiter| waiter.cost);
+        let first = self.waiters.front();
+        let waiting = first.map_or(0, |waiter| waiter.cost);
+        // Every second client waits as those of a door do, the others in a queue.
+        let is_brief = first.is_some_and(|waiter| waiter.demand % 2 == 1);
         // Told again it is no news.
         let known = Drained { base: None, refused: 0, refund: None, ..drained };
         (self.drained, self.told_waiting) = (Some(known), waiting);
@@ -45,6 +48,7 @@ impl Kept {
             drained,
             returned: std::mem::take(&mut self.returned),
             waiting,
+            is_brief,
             refused: drained.refused,
         }
     }

@@ -248,8 +248,9 @@ impl Fleet {
         &self.limiter
     }
 
-    /// Waits for what the owners of a request's keys say of keys that are new here, for 10 ms at
-    /// most: so that whatever decides the request then, decides it on what the fleet knows.
+    /// Waits for what the owners of a request's keys say of keys that are new here, or of which
+    /// more may be permitted, for 10 ms at most: so that whatever decides the request then, decides
+    /// it on what the fleet knows.
     pub async fn first_contact(&self, request: &Request<'_>) -> Contact {
         self.meet(|limiter| limiter.first_contact(request)).await
     }
@@ -257,10 +258,12 @@ impl Fleet {
     /// The same for whoever can't hold on to a request while it waits: `look` makes it anew each
     /// time, and asks [`Limiter::first_contact`].
     pub async fn meet(&self, mut look: impl FnMut(&Limiter) -> Option<Wait>) -> Contact {
-        let until = Tick::now() + FIRST_SNAPSHOT_MAX;
+        let mut until = None;
         let mut turns: Vec<Turn> = Vec::new();
         // Ends: no key is waited for longer than that.
         while let Some(Wait::Credit { key, cost, .. }) = look(&self.limiter) {
+            // Since the first look, which may have taken the system a while: memory for a new cell.
+            let until = *until.get_or_insert_with(|| Tick::now() + WORD_MAX);
             match turns.iter().find(|turn| turn.key() == key) {
                 Some(mine) => {
                     if tokio::time::timeout_at(until, mine.called()).await.is_err() {
@@ -269,7 +272,7 @@ impl Fleet {
                     mine.wait_on();
                 }
                 // Its cell may have left since the look; it can't any more once somebody waits.
-                None => match self.waiting.join(key, cost, Patience::FirstSnapshot) {
+                None => match self.waiting.join(key, cost, Patience::Word) {
                     Ok(mine) => turns.push(mine),
                     Err(QueueFull) => break,
                 },
@@ -281,7 +284,7 @@ impl Fleet {
     /// Decides a request as [`Limiter::check`] does; on first contact with a key of the fleet it
     /// waits for what the key's owner says, for 10 ms at most.
     pub async fn check(&self, request: &Request<'_>) -> Decision {
-        match self.limiter.attempt(request, Patience::FirstSnapshot) {
+        match self.limiter.attempt(request, Patience::Word) {
             Attempt::Decided(decision) => decision,
             Attempt::Waits(_) => {
                 let _contact = self.first_contact(request).await;
@@ -503,6 +506,6 @@ fn node_options(sessions: &SessionOptions, credits: &Credits) -> NodeOptions {
 }
 
 /// How long a check waits for the first that the key's owner says.
-const FIRST_SNAPSHOT_MAX: Duration = Duration::from_millis(10);
+const WORD_MAX: Duration = Duration::from_millis(10);
 /// Orders that the task has not taken.
 const ORDERS_MAX: usize = 16;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use tollgate::{Charged, KeyId, Patience};
+use tollgate::{KeyId, Patience};
 
 /// All queues of a member of a fleet.
 #[derive(Debug, Default)]
@@ -41,6 +41,17 @@ struct Place {
     patience: Patience,
     is_called: bool,
     call: Arc<Notify>,
+}
+
+/// What would become of a cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prospect {
+    /// It would pass.
+    Permitted,
+    /// The key's owner has not said that there is no room.
+    MayCome,
+    /// It has, and tells when there is some.
+    NoRoom,
 }
 
 /// The queue of the key, or all queues together, are full.
@@ -94,20 +105,19 @@ impl Waiting {
         std::mem::take(&mut self.lock().changed)
     }
 
-    /// The cost of the first of a key's queue, 0 if nobody waits.
-    pub(crate) fn first_cost(&self, key: KeyId) -> u64 {
+    /// What the first of a key's queue costs, and how long it waits; nothing if nobody waits.
+    pub(crate) fn first(&self, key: KeyId) -> Option<(u64, Patience)> {
         // Whoever joins meanwhile has the driver told of it.
         if !self.is_used.load(Relaxed) {
-            return 0;
+            return None;
         }
         let queues = self.lock();
-        queues.by_key.get(&key).and_then(VecDeque::front).map_or(0, |place| place.cost)
+        queues.by_key.get(&key).and_then(VecDeque::front).map(|place| (place.cost, place.patience))
     }
 
     /// Calls those in front who can go on, given what would become of a cost: what they cost
-    /// together is permitted, or they only wait for the first snapshot, and it says that there is
-    /// no room.
-    pub(crate) fn call(&self, key: KeyId, judge: impl Fn(u64) -> Charged) {
+    /// together is permitted, or they only wait for a word, and it says that there is no room.
+    pub(crate) fn call(&self, key: KeyId, judge: impl Fn(u64) -> Prospect) {
         if !self.is_used.load(Relaxed) {
             return;
         }
@@ -117,11 +127,9 @@ impl Waiting {
         for place in queue {
             let with_it = sum.saturating_add(place.cost);
             match (judge(with_it), place.patience) {
-                (Charged::Allowed { .. }, _) => sum = with_it,
-                // It is known that there is no room; else what is there is on its way.
-                (Charged::OverLimit { remaining }, Patience::FirstSnapshot)
-                    if remaining < place.cost => {}
-                (Charged::OverLimit { .. } | Charged::Stale { .. } | Charged::Full, _) => break,
+                (Prospect::Permitted, _) => sum = with_it,
+                (Prospect::NoRoom, Patience::Word) => {}
+                (Prospect::NoRoom, Patience::Room) | (Prospect::MayCome, _) => break,
             }
             if !std::mem::replace(&mut place.is_called, true) {
                 place.call.notify_one();
@@ -201,11 +209,8 @@ mod tests {
     }
 
     /// What becomes of a cost where five are permitted.
-    fn five(cost: u64) -> Charged {
-        match 5_u64.checked_sub(cost) {
-            Some(remaining) => Charged::Allowed { remaining },
-            None => Charged::OverLimit { remaining: 5 },
-        }
+    fn five(cost: u64) -> Prospect {
+        if cost <= 5 { Prospect::Permitted } else { Prospect::NoRoom }
     }
 
     fn is_called(turn: &Turn) -> bool {
@@ -229,18 +234,18 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_the_first_snapshot_goes_on_when_it_says_that_there_is_no_room() {
+    fn who_waits_for_a_word_goes_on_when_it_says_that_there_is_no_room() {
         let waiting = Arc::new(Waiting::default());
-        let first = |cost| waiting.join(key(), cost, Patience::FirstSnapshot).expect("room");
-        let over = |remaining| move |_| Charged::OverLimit { remaining };
-        let turns = [first(6), first(5), join(&waiting, key(), 6).expect("room"), first(6)];
-        waiting.call(key(), |_| Charged::Stale { is_new: false });
-        // There is room, which is not permitted yet.
-        waiting.call(key(), over(6));
+        let brief = |cost| waiting.join(key(), cost, Patience::Word).expect("room");
+        // Nothing is permitted yet, and there is so much.
+        let room =
+            |units| move |cost| if cost <= units { Prospect::MayCome } else { Prospect::NoRoom };
+        let turns = [brief(6), brief(5), join(&waiting, key(), 6).expect("room"), brief(6)];
+        waiting.call(key(), room(6));
         assert_eq!(turns.each_ref().map(is_called), [false; 4]);
-        waiting.call(key(), over(5));
+        waiting.call(key(), room(5));
         assert_eq!(turns.each_ref().map(is_called), [true, false, false, false]);
-        waiting.call(key(), over(4));
+        waiting.call(key(), room(4));
         // Nobody goes before one that waits for room.
         assert_eq!(turns.each_ref().map(is_called), [false, true, false, false]);
     }
@@ -249,13 +254,19 @@ mod tests {
     fn the_driver_learns_when_another_is_first() {
         let waiting = Arc::new(Waiting::default());
         let first = join(&waiting, key(), 3).expect("room");
-        assert_eq!((waiting.take_changed().len(), waiting.first_cost(key())), (1, 3));
+        assert_eq!(
+            (waiting.take_changed().len(), waiting.first(key())),
+            (1, Some((3, Patience::Room)))
+        );
         let second = join(&waiting, key(), 2).expect("room");
         assert_eq!(waiting.take_changed().len(), 0);
         drop(first);
-        assert_eq!((waiting.take_changed().len(), waiting.first_cost(key())), (1, 2));
+        assert_eq!(
+            (waiting.take_changed().len(), waiting.first(key())),
+            (1, Some((2, Patience::Room)))
+        );
         drop(second);
-        assert_eq!((waiting.take_changed().len(), waiting.first_cost(key())), (1, 0));
+        assert_eq!((waiting.take_changed().len(), waiting.first(key())), (1, None));
         assert_eq!(waiting.counts(), (0, 0));
     }
 

@@ -11,14 +11,16 @@ use crate::key::KeyId;
 use crate::limiter::Limiter;
 use crate::policy::FleetLimitId;
 use crate::request::Request;
-use crate::rules::RuleSet;
+use crate::rules::{RuleSet, Shared};
 use crate::time::Instant;
 
 /// For what a caller would wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// Until a limit of the fleet has heard of the key at all: what [`Reason::Stale`] tells others.
-    FirstSnapshot,
+    /// Until the owners of the request's keys have said whether there is room: for keys that are
+    /// new here, which others are told by [`Reason::Stale`], and for what had room when its owner
+    /// was last heard, and is not permitted here.
+    Word,
     /// Until there is room, in every limit.
     Room,
 }
@@ -73,9 +75,10 @@ impl Limiter {
         })
     }
 
-    /// What a request has to wait for before its limits can say anything: a key of the fleet of
-    /// which nothing is permitted here, as on first contact with it. Nothing is spent or counted;
-    /// the key has a cell afterwards, so that its owner hears of it.
+    /// What a request has to wait for before its limits can say anything, as
+    /// [`Patience::Word`] has it: a key of the fleet of which nothing is permitted here, as on
+    /// first contact with it, or less than there is room for. Nothing is spent or counted; the key
+    /// has a cell afterwards, so that its owner hears of it.
     ///
     /// For callers that decide in several ways; [`attempt`](Self::attempt) decides at once.
     #[must_use]
@@ -88,7 +91,7 @@ impl Limiter {
                 return Ok(None);
             }
             let findings = core.seek(rules, wants, now, false, names)?;
-            Ok(core.wait_for(&findings, wants, Patience::FirstSnapshot, now, names))
+            Ok(core.wait_for(&findings, wants, Patience::Word, now, names))
         })
     }
 
@@ -118,7 +121,7 @@ impl Core {
         let decided = match wants {
             [] => unlimited(now),
             // The way of nearly every request; a limit of this node has no first snapshot.
-            [want] if patience == Patience::FirstSnapshot && !is_shared(rules, want) => {
+            [want] if patience == Patience::Word && !is_shared(rules, want) => {
                 self.decide_one(rules, want, now, names)?
             }
             wants => {
@@ -142,7 +145,7 @@ impl Core {
         now: Instant,
         names: Names<'_>,
     ) -> Option<Wait> {
-        let place = match lack(findings, wants.len(), patience, now)? {
+        let place = match lack(findings, wants, patience, now)? {
             Lack::Time(until) => return Some(Wait::Until(until)),
             Lack::Credit(place) => place,
         };
@@ -162,25 +165,31 @@ fn is_shared(rules: &RuleSet, want: &Want) -> bool {
 }
 
 /// What a request lacks, if all of it may come; of quotas one is enough.
-fn lack(findings: &Findings<'_>, wants: usize, patience: Patience, now: Instant) -> Option<Lack> {
+fn lack(findings: &Findings<'_>, wants: &[Want], patience: Patience, now: Instant) -> Option<Lack> {
     if findings.passes() {
         return None;
     }
     let mut credit = None;
     let mut until = None;
-    for place in 0..wants {
+    for (place, want) in wants.iter().enumerate() {
         let Some(seen) = findings.seen(place).filter(|seen| findings.is_blamed(seen)) else {
             continue;
         };
         let Outcome::Denied(reason) = seen.outcome else { continue };
         let retry = seen.standing(now).retry_at().unwrap_or(Retry::Never);
-        let is_shared = seen.rule.shared().is_some();
-        match (reason, retry, patience) {
-            (Reason::Stale, _, _) | (Reason::OverLimit, Retry::At(_), Patience::Room)
-                if is_shared =>
-            {
-                credit = credit.or(Some(Lack::Credit(place)));
+        let shared = seen.rule.shared();
+        let may_come = |shared: &Shared| match (reason, retry, patience) {
+            (Reason::Stale, _, _) | (Reason::OverLimit, Retry::At(_), Patience::Room) => true,
+            (Reason::OverLimit, Retry::At(_), Patience::Word) => {
+                shared.credits.may_come(want.key, want.cost)
             }
+            _ => false,
+        };
+        if shared.is_some_and(may_come) {
+            credit = credit.or(Some(Lack::Credit(place)));
+            continue;
+        }
+        match (reason, retry, patience) {
             (Reason::OverLimit, Retry::At(at), Patience::Room) => until = until.max(Some(at)),
             _ if seen.rule.limit.is_quota() => {}
             (

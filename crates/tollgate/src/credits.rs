@@ -40,7 +40,7 @@ pub use writer::{Drained, Permit};
 /// });
 /// // Five units until 20 ms, of a hundred that the fleet has left.
 /// let base = base.expect("a new cell");
-/// let permit = Permit { floor: base, ceiling: base + 5, deadline, remaining: 100 };
+/// let permit = Permit { floor: base, ceiling: base + 5, deadline, remaining: 100, free: 90 };
 /// assert_eq!(credits.permit(key, &permit), Some(0));
 /// assert_eq!(credits.charge(key, limit, 3, now), Charged::Allowed { remaining: 97 });
 /// assert_eq!(credits.charge(key, limit, 3, now), Charged::OverLimit { remaining: 97 });
@@ -112,8 +112,8 @@ impl Asked {
 }
 
 impl Credits {
-    /// Room for at most `keys_max` keys, and for 2^30 at most. It takes 107 bytes of address space
-    /// a key (64 that each charge reads and 16 for the cold ways, at three quarters full), and
+    /// Room for at most `keys_max` keys, and for 2^30 at most. It takes 118 bytes of address space
+    /// a key (64 that each charge reads and 24 for the cold ways, at three quarters full), and
     /// memory where keys come.
     #[must_use]
     pub fn new(keys_max: u64) -> Self {
@@ -217,6 +217,18 @@ impl Credits {
             }
         }
         if self.table.is_full() { Charged::Full } else { STALE }
+    }
+
+    /// Whether the key's owner, when it was last heard, had room for a cost that is not permitted
+    /// here: whoever can wait a little may have it then.
+    ///
+    /// With 10 taken, a ceiling of 15 and 3 units [free](Permit::free), 8 may come, and 9 may not.
+    #[must_use]
+    pub fn may_come(&self, key: KeyId, cost: u64) -> bool {
+        self.table.find(key).is_some_and(|found| {
+            let wanted = Position::of(found.state).taken.saturating_add(cost);
+            wanted <= self.table.aside(found.place).reach()
+        })
     }
 
     /// Gives back units of a charge that was made at `charged_at`. They do not come back into the
@@ -349,6 +361,7 @@ impl Credits {
         let place = locked.add_if_free(asked.key, meta, begins.state(), spare)?;
         let aside = self.table.aside(place);
         aside.set_limit(asked.limit.0);
+        aside.set_reach(base);
         if !asked.waits {
             aside.refuse(asked.cost);
             self.table.slot(place).credit().deny(asked.cost);

@@ -1,10 +1,11 @@
 //! Between a member's node and its cells: what they hold is told, what the node permits is written,
 //! and those who wait for it are called.
 
-use tollgate::{Drained, FleetLimitId, Input, KeyId, Permit, Usage};
+use tollgate::{Charged, Drained, FleetLimitId, Input, KeyId, Patience, Permit, Usage};
 
 use super::{DRAIN_GAP, Driver};
 use crate::keys::KeyParts;
+use crate::waiting::Prospect;
 
 /// What is kept of a key besides its cell.
 #[derive(Debug, Default)]
@@ -15,8 +16,8 @@ pub(super) struct Kept {
     /// What the key is made of, once it is known.
     pub(super) parts: Option<KeyParts>,
     returned: u64,
-    /// The cost of the first that waits, as the node was told.
-    told_waiting: u64,
+    /// The first that waits, as the node was told.
+    told_first: Option<(u64, Patience)>,
     /// The last turn of drains in which the node was told of it.
     told_in: u64,
 }
@@ -27,18 +28,25 @@ impl Kept {
         self.drained.map(|drained| drained.limit)
     }
 
-    /// What the node is told of a key whose first waits for `waiting`.
-    fn usage(&mut self, drained: Drained, waiting: u64, turn: u64) -> Usage {
-        (self.drained, self.told_waiting, self.told_in) = (Some(drained), waiting, turn);
+    /// What the node is told of a key, and of the first that waits for it.
+    fn usage(&mut self, drained: Drained, first: Option<(u64, Patience)>, turn: u64) -> Usage {
+        (self.drained, self.told_first, self.told_in) = (Some(drained), first, turn);
         let returned = std::mem::take(&mut self.returned);
         let drained = Drained { base: self.base.take().or(drained.base), ..drained };
-        Usage { limit: drained.limit, drained, returned, waiting, refused: drained.refused }
+        Usage {
+            limit: drained.limit,
+            drained,
+            returned,
+            waiting: first.map_or(0, |(cost, _)| cost),
+            is_brief: matches!(first, Some((_, Patience::Word))),
+            refused: drained.refused,
+        }
     }
 
     /// Whether nobody is known yet for whom a new cell was made: whoever waits takes a place in its
     /// queue right after that.
-    fn is_unasked(&self, drained: &Drained, waiting: u64) -> bool {
-        drained.base == Some(drained.taken) && drained.denied == 0 && waiting == 0
+    fn is_unasked(&self, drained: &Drained, first: Option<(u64, Patience)>) -> bool {
+        drained.base == Some(drained.taken) && drained.denied == 0 && first.is_none()
     }
 }
 
@@ -63,13 +71,13 @@ impl Driver {
             // What is returned while these are told is told with the next drain.
             self.credits.drain(now, |drained| {
                 let kept = keys.entry(drained.key).or_default();
-                let first_cost = waiting.first_cost(drained.key);
-                if kept.is_unasked(&drained, first_cost) {
+                let first = waiting.first(drained.key);
+                if kept.is_unasked(&drained, first) {
                     // What its owner hears first is to have in it what is asked.
                     (kept.drained, kept.base) = (Some(drained), drained.base);
                     unasked.push_back((now, drained.key));
                 } else {
-                    usages.push(kept.usage(drained, first_cost, turn));
+                    usages.push(kept.usage(drained, first, turn));
                 }
             });
             for key in std::mem::take(&mut self.state.to_tell) {
@@ -80,7 +88,7 @@ impl Driver {
                 let drained = Drained { base: None, refund: None, refused: 0, ..last };
                 // What was returned since is not among what was taken then.
                 let returned = std::mem::take(&mut kept.returned);
-                usages.push(kept.usage(drained, waiting.first_cost(key), turn));
+                usages.push(kept.usage(drained, waiting.first(key), turn));
                 kept.returned = returned;
             }
             if usages.is_empty() {
@@ -102,7 +110,7 @@ impl Driver {
             self.call(key);
             self.tell_if_changed(key);
         }
-        self.drain();
+        self.settle();
     }
 
     /// Writes a permission into a key's cell, and calls those who may go on now.
@@ -122,7 +130,7 @@ impl Driver {
 
     /// Lets a key's cell go, unless somebody waits for it or it was used. Returns whether it went.
     pub(super) fn evict(&mut self, key: KeyId, taken: u64) -> bool {
-        let gone = self.waiting.first_cost(key) == 0 && self.credits.evict(key, taken);
+        let gone = self.waiting.first(key).is_none() && self.credits.evict(key, taken);
         if gone {
             self.state.keys.remove(&key);
         }
@@ -131,12 +139,16 @@ impl Driver {
 
     fn call(&self, key: KeyId) {
         let now = self.clock.now();
-        self.waiting.call(key, |cost| self.credits.peek(key, cost, now));
+        self.waiting.call(key, |cost| match self.credits.peek(key, cost, now) {
+            Charged::Allowed { .. } => Prospect::Permitted,
+            Charged::OverLimit { .. } if !self.credits.may_come(key, cost) => Prospect::NoRoom,
+            Charged::OverLimit { .. } | Charged::Stale { .. } | Charged::Full => Prospect::MayCome,
+        });
     }
 
     fn tell_if_changed(&mut self, key: KeyId) {
-        let told = self.state.keys.get(&key).map(|kept| kept.told_waiting);
-        if told.is_some_and(|told| told != self.waiting.first_cost(key)) {
+        let told = self.state.keys.get(&key).map(|kept| kept.told_first);
+        if told.is_some_and(|told| told != self.waiting.first(key)) {
             self.state.to_tell.push(key);
         }
     }

@@ -179,7 +179,7 @@ impl Driver {
     fn handle_time(&mut self) {
         let now = self.clock.now();
         if self.state.drains_at.is_some_and(|at| at <= now) {
-            self.drain();
+            self.settle();
         }
         if self.state.wakes_at <= now {
             self.tell(Input::Timeout);
@@ -230,11 +230,16 @@ impl Driver {
     pub(super) fn tell(&mut self, input: Input) {
         self.drain();
         self.handle(input);
-        while let Some(message) = self.state.own.pop_front() {
-            self.drain();
-            self.handle(Input::Message { from: self.me, message });
-        }
+        self.settle();
+    }
+
+    /// Tells the node what its cells hold, and what it says to itself thereupon.
+    pub(super) fn settle(&mut self) {
         self.drain();
+        while let Some(message) = self.state.own.pop_front() {
+            self.handle(Input::Message { from: self.me, message });
+            self.drain();
+        }
     }
 
     /// Hands the node one input, and what it leads to.

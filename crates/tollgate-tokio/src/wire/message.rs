@@ -222,7 +222,7 @@ fn put_snapshots(out: &mut Vec<u8>, batch: &SnapshotBatch) {
         out.put_duration(snapshot.ttl);
         out.put_duration(snapshot.cadence);
         out.put(snapshot.remaining);
-        out.put_u8(u8::from(snapshot.is_scarce));
+        out.put(snapshot.free);
         out.put(snapshot.generation);
         out.put(snapshot.stamp.as_nanos());
     }
@@ -245,7 +245,7 @@ fn take_snapshots(take: &mut Take<'_>) -> Result<SnapshotBatch, WireError> {
             ttl: take.duration()?,
             cadence: take.duration()?,
             remaining: take.number()?,
-            is_scarce: take.flag("scarcity")?,
+            free: take.number()?,
             generation: take.number()?,
             stamp: Instant::from_nanos(take.number()?),
         });

@@ -67,8 +67,8 @@ fn report() -> impl Strategy<Value = Report> {
 }
 
 fn snapshot() -> impl Strategy<Value = Snapshot> {
-    (key(), cell_epoch(), any::<bool>(), any::<[u64; 10]>()).prop_map(
-        |(key, cell_epoch, is_scarce, numbers)| {
+    (key(), cell_epoch(), any::<u64>(), any::<[u64; 10]>()).prop_map(
+        |(key, cell_epoch, free, numbers)| {
             let [
                 version,
                 ack_sequence,
@@ -92,7 +92,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                 ttl: Duration::from_nanos(ttl),
                 cadence: Duration::from_nanos(cadence),
                 remaining,
-                is_scarce,
+                free,
                 generation,
                 stamp: Instant::from_nanos(at),
             }
@@ -352,7 +352,7 @@ fn a_report_and_a_snapshot_have_the_bytes_that_they_always_had() {
         ttl: Duration::from_nanos(20),
         cadence: Duration::from_nanos(5),
         remaining: 3,
-        is_scarce: true,
+        free: 1,
         generation: 4,
         stamp: Instant::from_nanos(9),
     };

@@ -29,6 +29,8 @@ pub(crate) struct Aside {
     limit: AtomicU64,
     /// The last cost that was refused and not yet drained; 0 when there is none.
     refused: AtomicU64,
+    /// The position up to which the owner could have permitted.
+    reach: AtomicU64,
 }
 
 impl Aside {
@@ -40,6 +42,15 @@ impl Aside {
 
     pub(crate) fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed) as u32
+    }
+
+    /// Says up to where more may yet be permitted. Nothing rests on it.
+    pub(crate) fn set_reach(&self, reach: u64) {
+        self.reach.store(reach, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reach(&self) -> u64 {
+        self.reach.load(Ordering::Relaxed)
     }
 
     /// Notes a cost that was refused; in the order of [`set_limit`](Self::set_limit).

@@ -22,6 +22,8 @@ pub struct Permit {
     pub deadline: Instant,
     /// Units that the whole fleet has left.
     pub remaining: u64,
+    /// Those of them that nobody is permitted.
+    pub free: u64,
 }
 
 /// What became of a key since the last drain; totals since its cell began.
@@ -65,6 +67,7 @@ impl Credits {
         let line = slot.position().taken.saturating_add(permit.remaining);
         let ceiling = permit.ceiling.min(POSITIONS_MAX);
         slot.credit().permit(ceiling, permit.deadline.as_nanos(), line);
+        self.table.aside(place).set_reach(ceiling.saturating_add(permit.free));
         if late {
             returned = self.take_up_to(place, floor);
         }

@@ -117,8 +117,8 @@ pub struct Snapshot {
     pub cadence: Duration,
     /// Units that the whole fleet has left.
     pub remaining: u64,
-    /// Whether all of them are permitted to somebody: asking sooner gets nobody more.
-    pub is_scarce: bool,
+    /// Those of them that nobody is permitted. If there are none, asking sooner gets nobody more.
+    pub free: u64,
     /// The generation by which it was granted.
     pub generation: u64,
     /// The owner's clock when it was made.

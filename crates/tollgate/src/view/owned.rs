@@ -325,7 +325,7 @@ impl Owned {
         let cadence = self.cadence_of(who, grounds);
         let remaining = self.meter.room(0);
         let others_wait = !self.queue.is_empty();
-        let is_scarce = self.meter.room(self.outstanding) == 0;
+        let free = self.meter.room(self.outstanding);
         let record = self.records.get_mut(&who).expect("only workers with a record are told");
         record.cadence = cadence;
         let ttl = match grounds.granting(self.held_until, now) {
@@ -355,7 +355,7 @@ impl Owned {
             ttl,
             cadence,
             remaining,
-            is_scarce,
+            free,
             generation: self.generation,
             stamp: now,
         }

@@ -25,6 +25,9 @@ pub struct Usage {
     pub returned: u64,
     /// The cost of the first request that waits for credit; 0 if none does.
     pub waiting: u64,
+    /// Whether it waits for a moment only, as those will that come after it: what they do not use
+    /// at once is kept for them, while there is enough for others.
+    pub is_brief: bool,
     /// The cost of a request that was refused since the last time and did not wait; 0 if none was.
     pub refused: u64,
 }
@@ -64,14 +67,24 @@ pub(crate) struct View {
     /// What the last report told.
     told: Told,
     cadence: Duration,
-    /// Whether the owner had nothing left to permit.
-    is_scarce: bool,
+    /// What the whole fleet had left when the owner was heard, and what of it nobody was permitted.
+    remaining: u64,
+    free: u64,
     /// How long the last permission was to live.
     ttl: Duration,
     used_at: Instant,
-    /// Whether what is not used is kept: callers that do not wait should find what the last of them
-    /// did not, while those who wait can have it back when they come.
-    keeps: bool,
+    keeps: Keeps,
+}
+
+/// How long what is not used is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    /// Callers that do not wait should find what the last of them did not.
+    UntilOver,
+    /// Those who wait for a moment should not have to, unless others lack it.
+    WhileFree,
+    /// Those who wait for long can have it back when they come.
+    WhileUsed,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -143,10 +156,11 @@ impl View {
             sent: [(0, Instant::ZERO); SENT_MAX],
             told: Told { taken: base, refunded: 0, denied: 0, waited: false },
             cadence: Duration::ZERO,
-            is_scarce: false,
+            remaining: 0,
+            free: 0,
             ttl: Duration::ZERO,
             used_at: now,
-            keeps: true,
+            keeps: Keeps::UntilOver,
         }
     }
 
@@ -162,7 +176,9 @@ impl View {
         }
         self.ceiling = self.base + limit.bootstrap;
         self.deadline = now.saturating_add(times.ttl_max);
-        Some(self.permission(limit.bootstrap))
+        // Whether there is more the first snapshot will tell.
+        (self.remaining, self.free) = (limit.bootstrap, limit.burst);
+        Some(self.permission())
     }
 
     /// Takes in what the cell holds. The process last stood still until `resumed`. Returns the
@@ -195,10 +211,10 @@ impl View {
         self.waiting = usage.waiting;
         if usage.refused > 0 {
             self.refused = usage.refused;
-            self.keeps = true;
+            self.keeps = Keeps::UntilOver;
         }
         if usage.waiting > 0 {
-            self.keeps = false;
+            self.keeps = if usage.is_brief { Keeps::WhileFree } else { Keeps::WhileUsed };
         }
         if let Some((units, charged_at)) = refund {
             self.refund(units, charged_at, times, now);
@@ -254,7 +270,8 @@ impl View {
         self.adopted = (owner_epoch, snapshot.version);
         self.adopted_at = Some((now, Stamp { start: owner_epoch.start, at: snapshot.stamp }));
         self.base = self.base.max(snapshot.acked);
-        self.is_scarce = snapshot.is_scarce;
+        let free = self.free;
+        (self.remaining, self.free) = (snapshot.remaining, snapshot.free);
         self.cadence = snapshot.cadence.max(times.sync_interval).min(times.cadence_max());
         self.acked_sequence = self.acked_sequence.max(snapshot.ack_sequence);
         // What the acknowledged report told of refunds is known.
@@ -271,7 +288,7 @@ impl View {
         // A permission whose time is over was taken for spent by its owner.
         let is_returned = now >= self.deadline && !lacks("expired_returns");
         let expired = if is_returned { self.ceiling } else { 0 };
-        let old = (self.floor, self.ceiling, self.deadline);
+        let old = (self.floor, self.ceiling, self.deadline, free);
         self.floor = self.floor.max(snapshot.floor).max(expired);
         if lacks("floor_is_taken") {
             self.floor = old.0;
@@ -294,8 +311,8 @@ impl View {
         if granted {
             self.refused = 0;
         }
-        let changed = old != (self.floor, self.ceiling, self.deadline);
-        changed.then(|| self.permission(snapshot.remaining))
+        let changed = old != (self.floor, self.ceiling, self.deadline, self.free);
+        changed.then(|| self.permission())
     }
 
     /// Whether an owner may have said so of this cell. Positions run out, so that no wrong number
@@ -356,8 +373,10 @@ impl View {
             return Act::Report;
         }
         if self.holds() && self.is_over(times, now) && !lacks("expired_returns") {
+            // Whoever comes next may have it again.
+            self.free = self.free.saturating_add(self.ceiling - self.taken);
             self.floor = self.ceiling;
-            return Act::Return(self.permission(0));
+            return Act::Return(self.permission());
         }
         if self.is_dirty(times, now) {
             return Act::Report;
@@ -382,12 +401,13 @@ impl View {
             let soon = last.saturating_add(times.sync_interval / 2);
             // A hot key of which everything is permitted to somebody is asked for often enough: to
             // hurry would double the messages and get nobody more.
-            let is_vain = self.is_scarce && self.cadence <= times.sync_interval;
-            let hurries = self.is_short(limit) && (!is_vain || self.sequence == 0);
+            let is_known = self.adopted_at.is_some();
+            let is_vain = is_known && self.free == 0 && self.cadence <= times.sync_interval;
+            let hurries = self.is_short(limit) && !is_vain;
             return if hurries { soon } else { regular };
         }
         if self.holds() && !(now >= self.deadline && lacks("expired_returns")) {
-            if !self.keeps {
+            if !self.keeps_unused() {
                 return self.used_at.saturating_add(times.sync_interval).min(self.deadline);
             }
             let renewal = self.renewed_from(times);
@@ -428,13 +448,21 @@ impl View {
     /// Whether what it holds goes back: its time is over, or nobody wants it.
     fn is_over(&self, times: &ViewTimes, now: Instant) -> bool {
         let idle = now.saturating_since(self.used_at) >= times.sync_interval;
-        now >= self.deadline || (idle && self.waiting == 0 && !self.keeps)
+        now >= self.deadline || (idle && self.waiting == 0 && !self.keeps_unused())
+    }
+
+    fn keeps_unused(&self) -> bool {
+        match self.keeps {
+            Keeps::UntilOver => true,
+            Keeps::WhileFree => self.free > 0,
+            Keeps::WhileUsed => false,
+        }
     }
 
     /// Whether it is time to ask that what it keeps may live on.
     fn is_renewed(&self, times: &ViewTimes, now: Instant) -> bool {
         let lately = now.saturating_since(self.used_at) < self.ttl * KEEPS_TTLS;
-        self.keeps
+        self.keeps_unused()
             && lately
             && self.holds()
             && now >= self.renewed_from(times)
@@ -464,8 +492,9 @@ impl View {
         }
     }
 
-    fn permission(&self, remaining: u64) -> Permit {
-        Permit { floor: self.floor, ceiling: self.ceiling, deadline: self.deadline, remaining }
+    fn permission(&self) -> Permit {
+        let Self { floor, ceiling, deadline, remaining, free, .. } = *self;
+        Permit { floor, ceiling, deadline, remaining, free }
     }
 
     fn sent_at(&self, sequence: u64) -> Option<Instant> {

@@ -69,7 +69,14 @@ impl Worker {
                 refused: 1,
                 refund: None,
             };
-            let usage = Usage { limit: LIMIT, drained, returned: 0, waiting: 0, refused: 1 };
+            let usage = Usage {
+                limit: LIMIT,
+                drained,
+                returned: 0,
+                waiting: 0,
+                is_brief: false,
+                refused: 1,
+            };
             worker.tell(Input::Usage(usage));
         }
         worker
@@ -124,7 +131,7 @@ impl Worker {
             ttl: Duration::ZERO,
             cadence: Duration::from_millis(100),
             remaining: 0,
-            is_scarce: true,
+            free: 0,
             generation: 1,
             stamp: at(self.millis),
         };

@@ -84,14 +84,19 @@ impl Member {
         all
     }
 
-    /// So many units more for so long, of so many that the fleet has left.
+    /// So many units more for so long, of so many that the fleet has left; others have the rest.
     pub(crate) fn permit(&mut self, name: &str, units: u64, millis: u64, remaining: u64) {
+        self.permit_beside(0, name, units, millis, remaining);
+    }
+
+    /// The same, with some that nobody has.
+    fn permit_beside(&mut self, free: u64, name: &str, units: u64, millis: u64, remaining: u64) {
         self.drain();
         let key = self.names[name];
         let deadline = self.now().saturating_add(Duration::from_millis(millis));
         let ceiling = self.cells[&key] + units;
         self.cells.insert(key, ceiling);
-        let permit = Permit { floor: 0, ceiling, deadline, remaining };
+        let permit = Permit { floor: 0, ceiling, deadline, remaining, free };
         assert_eq!(self.credits().permit(key, &permit), Some(0));
     }
 
@@ -199,7 +204,7 @@ fn who_can_wait_is_told_for_what_and_nothing_is_counted() {
     let local = LimitSpec { name: "local", ..api("1/s", 5) };
     let mut member = Member::new(&[(1, local), (7, shared(api("10/s", 10)))]);
     let acme = [("tenant", "acme")];
-    let waits = member.attempt(&acme, 2, Patience::FirstSnapshot);
+    let waits = member.attempt(&acme, 2, Patience::Word);
     let drained = member.drain();
     let key = member.names["acme"];
     let credit = |cost| Attempt::Waits(Wait::Credit { key, limit: API, cost });
@@ -208,16 +213,22 @@ fn who_can_wait_is_told_for_what_and_nothing_is_counted() {
     assert_eq!(member.attempt(&acme, 2, Patience::Room), credit(2));
     assert_eq!((member.counts(0), member.counts(1)), Default::default());
     member.permit("acme", 3, 60_000, 10);
-    let Attempt::Decided(passed) = member.attempt(&acme, 2, Patience::FirstSnapshot) else {
+    let Attempt::Decided(passed) = member.attempt(&acme, 2, Patience::Word) else {
         panic!("it is permitted");
     };
     assert!(passed.is_allowed());
     // Known, and not enough: only who waits for room waits.
     assert_eq!(member.attempt(&acme, 3, Patience::Room), credit(3));
-    let denied = member.attempt(&acme, 3, Patience::FirstSnapshot);
+    let denied = member.attempt(&acme, 3, Patience::Word);
     assert!(matches!(denied, Attempt::Decided(decision) if !decision.is_allowed()));
+    // One of the three is there, and the others may be had in a moment once two are free.
+    member.permit_beside(1, "acme", 0, 60_000, 10);
+    let denied = member.attempt(&acme, 3, Patience::Word);
+    assert!(matches!(denied, Attempt::Decided(decision) if !decision.is_allowed()));
+    member.permit_beside(2, "acme", 0, 60_000, 10);
+    assert_eq!(member.attempt(&acme, 3, Patience::Word), credit(3));
     // Above the burst nobody waits.
-    for patience in [Patience::FirstSnapshot, Patience::Room] {
+    for patience in [Patience::Word, Patience::Room] {
         let denied = member.attempt(&acme, 11, patience);
         assert!(matches!(denied, Attempt::Decided(decision)
             if reason(&decision) == Some(Reason::CostExceedsBurst)));
@@ -230,7 +241,7 @@ fn who_can_wait_is_told_for_what_and_nothing_is_counted() {
     assert!(matches!(member.attempt(&acme, 5, Patience::Room), Attempt::Decided(decision)
         if decision.is_allowed()));
     let Counts { allowed, over_limit, .. } = member.counts(1);
-    assert_eq!((allowed, over_limit), (2, 1));
+    assert_eq!((allowed, over_limit), (2, 2));
 }
 
 #[test]
@@ -362,7 +373,7 @@ fn names_are_told_once_for_each_cell_on_every_way() {
     let descriptor = Descriptor::new(&entries).expect("sound");
     let mut handle = member.limiter.handle("default", &descriptor);
     let _ = (handle.check(1), handle.check(1));
-    let _ = member.attempt(&[("tenant", "d")], 1, Patience::FirstSnapshot);
+    let _ = member.attempt(&[("tenant", "d")], 1, Patience::Word);
     let descriptors = [descriptor, descriptor];
     let _ = member.limiter.check_each(&Request::new(&descriptors), &mut Vec::new());
     member.drain();

@@ -75,7 +75,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
         floor: line.1,
         ceiling: line.2,
         remaining: line.3,
-        is_scarce: line.3 == 0,
+        free: line.3 / 2,
         ttl: rest.0,
         cadence: rest.1,
         generation: rest.2,
@@ -193,7 +193,8 @@ proptest! {
                 refused: 1,
                 refund: None,
             };
-            let usage = Usage { limit, drained, returned: 0, waiting: 0, refused: 1 };
+            let usage =
+                Usage { limit, drained, returned: 0, waiting: 0, is_brief: false, refused: 1 };
             handle(&mut one, Input::Usage(usage), at);
             handle(&mut one, Input::Message { from, message }, at);
             handle(&mut one, Input::Timeout, at);

@@ -1,5 +1,6 @@
 //! The promises of the library, one file each.
 
+mod brief;
 mod brought;
 mod busy;
 mod cases;

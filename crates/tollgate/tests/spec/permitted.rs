@@ -70,7 +70,7 @@ fn ask_by(member: &Member, tenant: &str, cost: u64, way: u8) -> Option<Reason> {
             let _ = handle.check(0);
             reason(&handle.check(cost))
         }
-        3 => match member.attempt(&pairs, cost, Patience::FirstSnapshot) {
+        3 => match member.attempt(&pairs, cost, Patience::Word) {
             Attempt::Decided(decision) => reason(&decision),
             Attempt::Waits(_) => Some(Reason::Stale),
         },

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
 
 use super::judge::SECOND;
 
@@ -170,10 +171,16 @@ impl Door {
 
     /// The sum of a daemon's series that begin so; 0 if nobody is there, or has none.
     pub(crate) fn count(&self, series: &str) -> u64 {
-        let Ok(mut connection) = self.connect() else { return 0 };
-        let text = connection.get("/metrics").unwrap_or_default();
+        let text = self.connect().and_then(|mut one| one.get("/metrics")).unwrap_or_default();
         let values = text.lines().filter_map(|line| line.strip_prefix(series)?.rsplit(' ').next());
         values.filter_map(|value| value.parse::<f64>().ok()).sum::<f64>() as u64
+    }
+
+    /// What a daemon that runs answers, as JSON.
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let text = self.connect().and_then(|mut one| one.get(path)).expect("it answers");
+        let (_, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+        serde_json::from_str(body).expect("JSON")
     }
 
     /// Asks about a tenant once.
