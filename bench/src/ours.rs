@@ -70,8 +70,7 @@ pub fn credit(keys: u64, stream: &Arc<[Key]>) -> Worker {
         let digest = xxh3_128_with_secret(key, &secret);
         KeyId::from_bits((digest >> 64) as u64, (digest >> 32) as u32)
     };
-    let permit =
-        Permit { floor: 0, ceiling: u64::MAX, deadline: Instant::MAX, remaining: 0, free: 0 };
+    let permit = all_for_ever(0);
     for number in 0..keys {
         let charged = credits.charge(id(&key(number)), FleetLimitId(1), 1, clock.now());
         assert_eq!(charged, Charged::Stale { is_new: true });
@@ -144,10 +143,15 @@ fn fleet(keys_max: u64) -> Limiter {
     limiter
 }
 
+/// All positions, of which the fleet says that so many remain.
+fn all_for_ever(remaining: u64) -> Permit {
+    let deadline = Instant::MAX;
+    Permit { floor: 0, ceiling: u64::MAX, deadline, remaining, free: 0, word_until: deadline }
+}
+
 fn permit_all(limiter: &Limiter) {
     let credits = limiter.credits().expect("a member of a fleet");
-    let permit =
-        Permit { floor: 0, ceiling: u64::MAX, deadline: Instant::MAX, remaining: BURST, free: 0 };
+    let permit = all_for_ever(BURST);
     let mut keys = Vec::new();
     credits.drain(limiter.now(), |drained| keys.push(drained.key));
     keys.iter().for_each(|key| assert_eq!(credits.permit(*key, &permit), Some(0)));

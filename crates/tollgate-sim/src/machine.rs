@@ -30,25 +30,28 @@ struct Kept {
     returned: u64,
     waiters: VecDeque<Waiter>,
     /// The first waiter's cost, as the node was told.
-    told_waiting: u64,
+    told_first: (u64, bool),
 }
 
 impl Kept {
+    /// The cost of the first that waits, 0 if none does, and whether it waits as those of a door
+    /// do: every second client, while the others stand in a queue.
+    fn first(&self) -> (u64, bool) {
+        self.waiters.front().map_or((0, false), |waiter| (waiter.cost, waiter.demand % 2 == 1))
+    }
+
     /// What the node is told of a key.
     fn usage(&mut self, drained: Drained) -> Usage {
-        let first = self.waiters.front();
-        let waiting = first.map_or(0, |waiter| waiter.cost);
-        // Every second client waits as those of a door do, the others in a queue.
-        let is_brief = first.is_some_and(|waiter| waiter.demand % 2 == 1);
+        let first = self.first();
         // Told again it is no news.
         let known = Drained { base: None, refused: 0, refund: None, ..drained };
-        (self.drained, self.told_waiting) = (Some(known), waiting);
+        (self.drained, self.told_first) = (Some(known), first);
         Usage {
             limit: drained.limit,
             drained,
             returned: std::mem::take(&mut self.returned),
-            waiting,
-            is_brief,
+            waiting: first.0,
+            is_brief: first.1,
             refused: drained.refused,
         }
     }
@@ -257,8 +260,7 @@ impl Machine {
             kept.waiters.pop_front();
             effects.push(Effect::Admitted { waiter });
         }
-        let waiting = kept.waiters.front().map_or(0, |waiter| waiter.cost);
-        if waiting != kept.told_waiting {
+        if kept.first() != kept.told_first {
             self.to_tell.push(key);
         }
     }

@@ -112,7 +112,7 @@ pub struct Fleet {
     times: ViewTimes,
 }
 
-/// What came of waiting for a first contact. Until it is dropped, what was permitted for a request
+/// What came of waiting for a word of owners. Until it is dropped, what was permitted for a request
 /// stays here: hold it until the request is decided.
 #[derive(Debug)]
 #[must_use = "what was permitted goes back when nobody waits for it"]
@@ -251,12 +251,12 @@ impl Fleet {
     /// Waits for what the owners of a request's keys say of keys that are new here, or of which
     /// more may be permitted, for 10 ms at most: so that whatever decides the request then, decides
     /// it on what the fleet knows.
-    pub async fn first_contact(&self, request: &Request<'_>) -> Contact {
-        self.meet(|limiter| limiter.first_contact(request)).await
+    pub async fn contact(&self, request: &Request<'_>) -> Contact {
+        self.meet(|limiter| limiter.contact(request)).await
     }
 
     /// The same for whoever can't hold on to a request while it waits: `look` makes it anew each
-    /// time, and asks [`Limiter::first_contact`].
+    /// time, and asks [`Limiter::contact`].
     pub async fn meet(&self, mut look: impl FnMut(&Limiter) -> Option<Wait>) -> Contact {
         let mut until = None;
         let mut turns: Vec<Turn> = Vec::new();
@@ -281,13 +281,13 @@ impl Fleet {
         Contact { _turns: turns }
     }
 
-    /// Decides a request as [`Limiter::check`] does; on first contact with a key of the fleet it
-    /// waits for what the key's owner says, for 10 ms at most.
+    /// Decides a request as [`Limiter::check`] does, once the owners of its keys have said what
+    /// they know if that may matter, or 10 ms later: see [`Patience::Word`].
     pub async fn check(&self, request: &Request<'_>) -> Decision {
         match self.limiter.attempt(request, Patience::Word) {
             Attempt::Decided(decision) => decision,
             Attempt::Waits(_) => {
-                let _contact = self.first_contact(request).await;
+                let _contact = self.contact(request).await;
                 self.limiter.check(request)
             }
         }
@@ -505,7 +505,7 @@ fn node_options(sessions: &SessionOptions, credits: &Credits) -> NodeOptions {
     node
 }
 
-/// How long a check waits for the first that the key's owner says.
+/// How long a check waits for what the key's owner says.
 const WORD_MAX: Duration = Duration::from_millis(10);
 /// Orders that the task has not taken.
 const ORDERS_MAX: usize = 16;

@@ -31,8 +31,9 @@
 //! # }
 //! ```
 //!
-//! - [`Fleet::check`] answers at once, but for the first request of a key that is new here: that
-//!   waits for the key's owner, 10 ms at most. [`Fleet::limiter`] never waits.
+//! - [`Fleet::check`] answers at once, but where only the key's owner knows: of a key that is new
+//!   here, and where there may be more than is permitted here. That waits for the owner, 10 ms at
+//!   most. [`Fleet::limiter`] never waits.
 //! - [`Fleet::acquire`] waits in a queue for each key, first come, first served; a caller that
 //!   gives up, by dropping the future too, leaves its place and has spent nothing.
 //! - [`tower::RateLimitLayer`] does all that in front of an HTTP service, be it axum's, hyper's or

@@ -128,8 +128,9 @@ impl Waiting {
             let with_it = sum.saturating_add(place.cost);
             match (judge(with_it), place.patience) {
                 (Prospect::Permitted, _) => sum = with_it,
-                (Prospect::NoRoom, Patience::Word) => {}
-                (Prospect::NoRoom, Patience::Room) | (Prospect::MayCome, _) => break,
+                // Where others are called first, it is judged again when they have gone.
+                (Prospect::NoRoom, Patience::Word) if sum == 0 => {}
+                (Prospect::NoRoom | Prospect::MayCome, _) => break,
             }
             if !std::mem::replace(&mut place.is_called, true) {
                 place.call.notify_one();

@@ -11,7 +11,7 @@ use crate::key::KeyId;
 use crate::limiter::Limiter;
 use crate::policy::FleetLimitId;
 use crate::request::Request;
-use crate::rules::{RuleSet, Shared};
+use crate::rules::RuleSet;
 use crate::time::Instant;
 
 /// For what a caller would wait.
@@ -82,7 +82,7 @@ impl Limiter {
     ///
     /// For callers that decide in several ways; [`attempt`](Self::attempt) decides at once.
     #[must_use]
-    pub fn first_contact(&self, request: &Request<'_>) -> Option<Wait> {
+    pub fn contact(&self, request: &Request<'_>) -> Option<Wait> {
         let core = &*self.core;
         core.member.as_ref()?;
         let now = core.clock.now();
@@ -120,7 +120,7 @@ impl Core {
     ) -> Result<Attempt, Stale> {
         let decided = match wants {
             [] => unlimited(now),
-            // The way of nearly every request; a limit of this node has no first snapshot.
+            // The way of nearly every request; a limit of this node has no owner to hear.
             [want] if patience == Patience::Word && !is_shared(rules, want) => {
                 self.decide_one(rules, want, now, names)?
             }
@@ -145,7 +145,7 @@ impl Core {
         now: Instant,
         names: Names<'_>,
     ) -> Option<Wait> {
-        let place = match lack(findings, wants, patience, now)? {
+        let place = match self.lack(findings, wants, patience, now)? {
             Lack::Time(until) => return Some(Wait::Until(until)),
             Lack::Credit(place) => place,
         };
@@ -158,51 +158,57 @@ impl Core {
         }
         Some(Wait::Credit { key, limit: shared.number, cost: want.cost })
     }
+
+    /// What a request lacks, if all of it may come; of quotas one is enough.
+    fn lack(
+        &self,
+        findings: &Findings<'_>,
+        wants: &[Want],
+        patience: Patience,
+        now: Instant,
+    ) -> Option<Lack> {
+        if findings.passes() {
+            return None;
+        }
+        let mut credit = None;
+        let mut until = None;
+        for (place, want) in wants.iter().enumerate() {
+            let Some(seen) = findings.seen(place).filter(|seen| findings.is_blamed(seen)) else {
+                continue;
+            };
+            let Outcome::Denied(reason) = seen.outcome else { continue };
+            let retry = seen.standing(now).retry_at().unwrap_or(Retry::Never);
+            let shared = seen.rule.shared();
+            let may_come = |shared| self.may_come(seen.rule, shared, want, now);
+            match (reason, retry, patience) {
+                (Reason::Stale, _, _) | (Reason::OverLimit, Retry::At(_), Patience::Room)
+                    if shared.is_some() =>
+                {
+                    credit = credit.or(Some(Lack::Credit(place)));
+                }
+                (Reason::OverLimit, Retry::At(_), Patience::Word)
+                    if shared.is_some_and(may_come) =>
+                {
+                    credit = credit.or(Some(Lack::Credit(place)));
+                }
+                (Reason::OverLimit, Retry::At(at), Patience::Room) => until = until.max(Some(at)),
+                _ if seen.rule.limit.is_quota() => {}
+                (
+                    Reason::OverLimit
+                    | Reason::CostExceedsBurst
+                    | Reason::KeyTableFull
+                    | Reason::Stale
+                    | Reason::QueueFull
+                    | Reason::Deadline,
+                    _,
+                    _,
+                ) => return None,
+            }
+        }
+        credit.or_else(|| until.map(Lack::Time))
+    }
 }
 
 fn is_shared(rules: &RuleSet, want: &Want) -> bool {
     rules.rules[want.rule as usize].shared().is_some()
-}
-
-/// What a request lacks, if all of it may come; of quotas one is enough.
-fn lack(findings: &Findings<'_>, wants: &[Want], patience: Patience, now: Instant) -> Option<Lack> {
-    if findings.passes() {
-        return None;
-    }
-    let mut credit = None;
-    let mut until = None;
-    for (place, want) in wants.iter().enumerate() {
-        let Some(seen) = findings.seen(place).filter(|seen| findings.is_blamed(seen)) else {
-            continue;
-        };
-        let Outcome::Denied(reason) = seen.outcome else { continue };
-        let retry = seen.standing(now).retry_at().unwrap_or(Retry::Never);
-        let shared = seen.rule.shared();
-        let may_come = |shared: &Shared| match (reason, retry, patience) {
-            (Reason::Stale, _, _) | (Reason::OverLimit, Retry::At(_), Patience::Room) => true,
-            (Reason::OverLimit, Retry::At(_), Patience::Word) => {
-                shared.credits.may_come(want.key, want.cost)
-            }
-            _ => false,
-        };
-        if shared.is_some_and(may_come) {
-            credit = credit.or(Some(Lack::Credit(place)));
-            continue;
-        }
-        match (reason, retry, patience) {
-            (Reason::OverLimit, Retry::At(at), Patience::Room) => until = until.max(Some(at)),
-            _ if seen.rule.limit.is_quota() => {}
-            (
-                Reason::OverLimit
-                | Reason::CostExceedsBurst
-                | Reason::KeyTableFull
-                | Reason::Stale
-                | Reason::QueueFull
-                | Reason::Deadline,
-                _,
-                _,
-            ) => return None,
-        }
-    }
-    credit.or_else(|| until.map(Lack::Time))
 }

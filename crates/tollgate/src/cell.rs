@@ -61,7 +61,7 @@ unsafe impl Rest for () {
     fn begin(&self, _state: u64) {}
 }
 
-// SAFETY: they are five `AtomicU64` and three, for which all-zero memory is a value.
+// SAFETY: they are five `AtomicU64` and four, for which all-zero memory is a value.
 unsafe impl Rest for Credit {
     type Aligned = CacheLine;
     type Aside = Aside;

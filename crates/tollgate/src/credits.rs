@@ -40,7 +40,8 @@ pub use writer::{Drained, Permit};
 /// });
 /// // Five units until 20 ms, of a hundred that the fleet has left.
 /// let base = base.expect("a new cell");
-/// let permit = Permit { floor: base, ceiling: base + 5, deadline, remaining: 100, free: 90 };
+/// let (ceiling, word_until) = (base + 5, deadline);
+/// let permit = Permit { floor: base, ceiling, deadline, remaining: 100, free: 90, word_until };
 /// assert_eq!(credits.permit(key, &permit), Some(0));
 /// assert_eq!(credits.charge(key, limit, 3, now), Charged::Allowed { remaining: 97 });
 /// assert_eq!(credits.charge(key, limit, 3, now), Charged::OverLimit { remaining: 97 });
@@ -112,8 +113,8 @@ impl Asked {
 }
 
 impl Credits {
-    /// Room for at most `keys_max` keys, and for 2^30 at most. It takes 118 bytes of address space
-    /// a key (64 that each charge reads and 24 for the cold ways, at three quarters full), and
+    /// Room for at most `keys_max` keys, and for 2^30 at most. It takes 128 bytes of address space
+    /// a key (64 that each charge reads and 32 for the cold ways, at three quarters full), and
     /// memory where keys come.
     #[must_use]
     pub fn new(keys_max: u64) -> Self {
@@ -219,16 +220,23 @@ impl Credits {
         if self.table.is_full() { Charged::Full } else { STALE }
     }
 
-    /// Whether the key's owner, when it was last heard, had room for a cost that is not permitted
-    /// here: whoever can wait a little may have it then.
+    /// Whether a cost that is not permitted here may be in a moment: the key's owner had room for
+    /// it when it was last heard, or that was too long ago to count. False for a key without a
+    /// cell.
     ///
-    /// With 10 taken, a ceiling of 15 and 3 units [free](Permit::free), 8 may come, and 9 may not.
+    /// With 10 taken, a ceiling of 15 and 3 units [free](Permit::free), 8 may come, and 9 may not
+    /// [for a while](Permit::word_until).
     #[must_use]
-    pub fn may_come(&self, key: KeyId, cost: u64) -> bool {
-        self.table.find(key).is_some_and(|found| {
-            let wanted = Position::of(found.state).taken.saturating_add(cost);
-            wanted <= self.table.aside(found.place).reach()
-        })
+    pub fn may_come(&self, key: KeyId, cost: u64, now: Instant) -> bool {
+        self.outlook(key, cost, now).unwrap_or(false)
+    }
+
+    /// The same; nothing for a key without a cell.
+    pub(crate) fn outlook(&self, key: KeyId, cost: u64, now: Instant) -> Option<bool> {
+        let found = self.table.find(key)?;
+        let wanted = Position::of(found.state).taken.saturating_add(cost);
+        let (reach, until) = self.table.aside(found.place).word();
+        Some(wanted <= reach || now.as_nanos() >= until)
     }
 
     /// Gives back units of a charge that was made at `charged_at`. They do not come back into the
@@ -361,7 +369,6 @@ impl Credits {
         let place = locked.add_if_free(asked.key, meta, begins.state(), spare)?;
         let aside = self.table.aside(place);
         aside.set_limit(asked.limit.0);
-        aside.set_reach(base);
         if !asked.waits {
             aside.refuse(asked.cost);
             self.table.slot(place).credit().deny(asked.cost);

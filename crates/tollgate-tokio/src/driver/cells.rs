@@ -141,7 +141,7 @@ impl Driver {
         let now = self.clock.now();
         self.waiting.call(key, |cost| match self.credits.peek(key, cost, now) {
             Charged::Allowed { .. } => Prospect::Permitted,
-            Charged::OverLimit { .. } if !self.credits.may_come(key, cost) => Prospect::NoRoom,
+            Charged::OverLimit { .. } if !self.credits.may_come(key, cost, now) => Prospect::NoRoom,
             Charged::OverLimit { .. } | Charged::Stale { .. } | Charged::Full => Prospect::MayCome,
         });
     }

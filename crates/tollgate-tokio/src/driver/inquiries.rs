@@ -183,7 +183,7 @@ impl Driver {
 
     /// The names of keys, as far as they have a cell here.
     fn names(&mut self, keys: &[KeyId]) -> Vec<KeyName> {
-        self.drain();
+        self.settle();
         self.take_names();
         let name = |key: &KeyId| {
             let kept = self.state.keys.get(key)?;

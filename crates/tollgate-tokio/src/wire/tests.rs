@@ -352,7 +352,7 @@ fn a_report_and_a_snapshot_have_the_bytes_that_they_always_had() {
         ttl: Duration::from_nanos(20),
         cadence: Duration::from_nanos(5),
         remaining: 3,
-        free: 1,
+        free: 300,
         generation: 4,
         stamp: Instant::from_nanos(9),
     };
@@ -363,7 +363,7 @@ fn a_report_and_a_snapshot_have_the_bytes_that_they_always_had() {
     let expected = [
         0, 2, 7, 1, // no answer, ring, start, one snapshot
         8, 7, 6, 5, 4, 3, 2, 1, 12, 11, 10, 9, // key
-        5, 172, 2, 1, 6, 232, 7, 2, 242, 7, 20, 5, 3, 1, 4, 9,
+        5, 172, 2, 1, 6, 232, 7, 2, 242, 7, 20, 5, 3, 172, 2, 4, 9,
     ];
     assert_eq!((kind, &body[..]), (2, &expected[..]));
 }

@@ -29,8 +29,9 @@ pub(crate) struct Aside {
     limit: AtomicU64,
     /// The last cost that was refused and not yet drained; 0 when there is none.
     refused: AtomicU64,
-    /// The position up to which the owner could have permitted.
+    /// The position up to which the owner could have permitted, and until when that counts.
     reach: AtomicU64,
+    word_until: AtomicU64,
 }
 
 impl Aside {
@@ -44,13 +45,15 @@ impl Aside {
         self.limit.load(Ordering::Relaxed) as u32
     }
 
-    /// Says up to where more may yet be permitted. Nothing rests on it.
-    pub(crate) fn set_reach(&self, reach: u64) {
+    /// Says up to where more may yet be permitted, and until when that counts. Nothing rests on
+    /// it; it comes before the permission, which orders it before looks at that.
+    pub(crate) fn set_word(&self, reach: u64, until: u64) {
         self.reach.store(reach, Ordering::Relaxed);
+        self.word_until.store(until, Ordering::Relaxed);
     }
 
-    pub(crate) fn reach(&self) -> u64 {
-        self.reach.load(Ordering::Relaxed)
+    pub(crate) fn word(&self) -> (u64, u64) {
+        (self.reach.load(Ordering::Relaxed), self.word_until.load(Ordering::Relaxed))
     }
 
     /// Notes a cost that was refused; in the order of [`set_limit`](Self::set_limit).

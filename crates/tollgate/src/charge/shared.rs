@@ -143,6 +143,17 @@ impl Core {
         Some((spare.key, is_new))
     }
 
+    /// Whether a cost that was refused may be permitted in a moment, to the key or to the one that
+    /// stands in for it.
+    pub(crate) fn may_come(&self, rule: &Rule, shared: &Shared, want: &Want, now: Instant) -> bool {
+        let outlook = |key| shared.credits.outlook(key, want.cost, now);
+        let of_spare = || {
+            let asked = Asked::new(want.key, shared.number, want.cost);
+            self.spare(rule, &asked).and_then(|spare| outlook(spare.key))
+        };
+        outlook(want.key).or_else(of_spare).unwrap_or(false)
+    }
+
     /// Charges as much of a cost as is permitted. Returns the rest, and whose it is.
     pub(crate) fn take_shared(
         &self,

@@ -23,7 +23,7 @@ fn all(credits: &Credits) -> Vec<Drained> {
 }
 
 fn permit(floor: u64, ceiling: u64, deadline: Instant) -> Permit {
-    Permit { floor, ceiling, deadline, remaining: 0, free: 0 }
+    Permit { floor, ceiling, deadline, remaining: 0, free: 0, word_until: deadline }
 }
 
 fn is_allowed(charged: Charged) -> bool {

@@ -35,7 +35,8 @@ fn met(credits: &Credits, n: u64) -> u64 {
 }
 
 fn permit(floor: u64, ceiling: u64, deadline: u64) -> Permit {
-    Permit { floor, ceiling, deadline: at(deadline), remaining: 100, free: 90 }
+    let word_until = at(deadline);
+    Permit { floor, ceiling, deadline: at(deadline), remaining: 100, free: 90, word_until }
 }
 
 #[test]
@@ -350,7 +351,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn permit_near(taken: u64, now: u64, moves: [i64; 3], remaining: u64) -> Permit {
     let [floor, ceiling, _] = moves.map(|by| taken.saturating_add_signed(by));
     let deadline = at(now.saturating_add_signed(moves[2]));
-    Permit { floor, ceiling, deadline, remaining, free: remaining / 2 }
+    Permit { floor, ceiling, deadline, remaining, free: remaining / 2, word_until: deadline }
 }
 
 /// Runs the steps on both; a minute of waiting is one unit, and the clock starts a little before

@@ -22,8 +22,10 @@ pub struct Permit {
     pub deadline: Instant,
     /// Units that the whole fleet has left.
     pub remaining: u64,
-    /// Those of them that nobody is permitted.
+    /// Those of them that nobody is permitted, or waits for.
     pub free: u64,
+    /// Before this instant there are no more than that.
+    pub word_until: Instant,
 }
 
 /// What became of a key since the last drain; totals since its cell began.
@@ -66,8 +68,9 @@ impl Credits {
         // Read after the return, which the remainder knows of.
         let line = slot.position().taken.saturating_add(permit.remaining);
         let ceiling = permit.ceiling.min(POSITIONS_MAX);
+        let reach = ceiling.saturating_add(permit.free);
+        self.table.aside(place).set_word(reach, permit.word_until.as_nanos());
         slot.credit().permit(ceiling, permit.deadline.as_nanos(), line);
-        self.table.aside(place).set_reach(ceiling.saturating_add(permit.free));
         if late {
             returned = self.take_up_to(place, floor);
         }

@@ -117,7 +117,8 @@ pub struct Snapshot {
     pub cadence: Duration,
     /// Units that the whole fleet has left.
     pub remaining: u64,
-    /// Those of them that nobody is permitted. If there are none, asking sooner gets nobody more.
+    /// Those of them that nobody is permitted or waits for, so that they may be had: if there are
+    /// none, asking sooner gets nobody more.
     pub free: u64,
     /// The generation by which it was granted.
     pub generation: u64,

@@ -287,8 +287,7 @@ impl Owned {
     /// Permits a worker as much as it is expected to use, of the room that nobody waits for.
     fn top_up(&mut self, who: Who, grounds: &Grounds<'_>, now: Instant) -> u64 {
         let Some(limit) = grounds.granting(self.held_until, now) else { return 0 };
-        let first = self.queue.front().and_then(|first| self.records.get(first));
-        let free = self.room().saturating_sub(first.map_or(0, Record::need));
+        let free = self.free();
         let workers = self.records.len() as u64;
         let total = self.demand;
         let cadence = self.cadence_of(who, grounds);
@@ -325,10 +324,11 @@ impl Owned {
         let cadence = self.cadence_of(who, grounds);
         let remaining = self.meter.room(0);
         let others_wait = !self.queue.is_empty();
-        let free = self.meter.room(self.outstanding);
+        let granting = grounds.granting(self.held_until, now);
+        let free = if granting.is_some() { self.free() } else { 0 };
         let record = self.records.get_mut(&who).expect("only workers with a record are told");
         record.cadence = cadence;
-        let ttl = match grounds.granting(self.held_until, now) {
+        let ttl = match granting {
             // What nobody has use for is not kept while others wait.
             Some(_) if others_wait && record.asked == 0 && !record.queued => Duration::ZERO,
             Some(_) if record.is_current => {
@@ -476,6 +476,12 @@ impl Owned {
             denied_per_second: (demand - admitted).max(0.0),
             is_in_charge: now >= self.held_until,
         }
+    }
+
+    /// What there is besides what the first of the queue waits for.
+    fn free(&self) -> u64 {
+        let first = self.queue.front().and_then(|first| self.records.get(first));
+        self.room().saturating_sub(first.map_or(0, Record::need))
     }
 
     fn room(&self) -> u64 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::credits::{Drained, Permit};
 use crate::key::KeyId;
 use crate::mutant::lacks;
-use crate::policy::{FleetLimitId, ViewLimit};
+use crate::policy::{FleetLimitId, TTL_CADENCES, ViewLimit};
 use crate::ring::{NodeId, RingEpoch};
 use crate::time::Instant;
 use crate::view::status::SpentKey;
@@ -176,9 +176,8 @@ impl View {
         }
         self.ceiling = self.base + limit.bootstrap;
         self.deadline = now.saturating_add(times.ttl_max);
-        // Whether there is more the first snapshot will tell.
-        (self.remaining, self.free) = (limit.bootstrap, limit.burst);
-        Some(self.permission())
+        self.remaining = limit.bootstrap;
+        Some(self.permission(times))
     }
 
     /// Takes in what the cell holds. The process last stood still until `resumed`. Returns the
@@ -207,6 +206,7 @@ impl View {
         }
         self.taken = taken;
         self.returned += usage.returned;
+        self.remaining = self.remaining.saturating_sub(walked.saturating_sub(usage.returned));
         self.denied = denied;
         self.waiting = usage.waiting;
         if usage.refused > 0 {
@@ -270,8 +270,6 @@ impl View {
         self.adopted = (owner_epoch, snapshot.version);
         self.adopted_at = Some((now, Stamp { start: owner_epoch.start, at: snapshot.stamp }));
         self.base = self.base.max(snapshot.acked);
-        let free = self.free;
-        (self.remaining, self.free) = (snapshot.remaining, snapshot.free);
         self.cadence = snapshot.cadence.max(times.sync_interval).min(times.cadence_max());
         self.acked_sequence = self.acked_sequence.max(snapshot.ack_sequence);
         // What the acknowledged report told of refunds is known.
@@ -288,10 +286,11 @@ impl View {
         // A permission whose time is over was taken for spent by its owner.
         let is_returned = now >= self.deadline && !lacks("expired_returns");
         let expired = if is_returned { self.ceiling } else { 0 };
-        let old = (self.floor, self.ceiling, self.deadline, free);
+        let old_floor = self.floor;
+        (self.remaining, self.free) = (snapshot.remaining, snapshot.free);
         self.floor = self.floor.max(snapshot.floor).max(expired);
         if lacks("floor_is_taken") {
-            self.floor = old.0;
+            self.floor = old_floor;
         }
         let granted = snapshot.ceiling > self.ceiling;
         self.ceiling = self.ceiling.max(snapshot.ceiling);
@@ -311,8 +310,7 @@ impl View {
         if granted {
             self.refused = 0;
         }
-        let changed = old != (self.floor, self.ceiling, self.deadline, self.free);
-        changed.then(|| self.permission())
+        Some(self.permission(times))
     }
 
     /// Whether an owner may have said so of this cell. Positions run out, so that no wrong number
@@ -374,9 +372,10 @@ impl View {
         }
         if self.holds() && self.is_over(times, now) && !lacks("expired_returns") {
             // Whoever comes next may have it again.
-            self.free = self.free.saturating_add(self.ceiling - self.taken);
+            let returned = self.ceiling - self.taken.max(self.floor);
+            self.free = self.free.saturating_add(returned);
             self.floor = self.ceiling;
-            return Act::Return(self.permission());
+            return Act::Return(self.permission(times));
         }
         if self.is_dirty(times, now) {
             return Act::Report;
@@ -492,9 +491,11 @@ impl View {
         }
     }
 
-    fn permission(&self) -> Permit {
+    fn permission(&self, times: &ViewTimes) -> Permit {
         let Self { floor, ceiling, deadline, remaining, free, .. } = *self;
-        Permit { floor, ceiling, deadline, remaining, free }
+        let heard_at = self.adopted_at.map_or(Instant::ZERO, |(at, _)| at);
+        let word_until = heard_at.saturating_add(times.sync_interval * TTL_CADENCES);
+        Permit { floor, ceiling, deadline, remaining, free, word_until }
     }
 
     fn sent_at(&self, sequence: u64) -> Option<Instant> {

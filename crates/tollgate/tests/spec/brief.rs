@@ -44,7 +44,8 @@ impl OfOne {
     fn new() -> Self {
         let node = Node::new(ME, NodeOptions::default());
         let deadline = Instant::ZERO;
-        let permit = Permit { floor: 0, ceiling: 0, deadline, remaining: 0, free: 0 };
+        let word_until = deadline;
+        let permit = Permit { floor: 0, ceiling: 0, deadline, remaining: 0, free: 0, word_until };
         let mut fleet = Self { node, millis: 1, permit, returned: 0 };
         let member = Member { node: ME, weight: 1 };
         let ring = Arc::new(Ring::new(RingEpoch::new(1), [member]).expect("one member"));

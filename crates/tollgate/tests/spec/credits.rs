@@ -68,7 +68,14 @@ impl Writer {
         let floor = if self.turn.is_multiple_of(3) { cell.ceiling } else { cell.taken };
         cell.ceiling = cell.ceiling.max(floor) + self.turn % 40;
         let deadline = Instant::from_nanos(now + 500);
-        let permit = Permit { floor, ceiling: cell.ceiling, deadline, remaining: 0, free: 0 };
+        let permit = Permit {
+            floor,
+            ceiling: cell.ceiling,
+            deadline,
+            remaining: 0,
+            free: 0,
+            word_until: deadline,
+        };
         cell.returned += credits.permit(key, &permit).expect("it was drained");
     }
 }

@@ -70,19 +70,18 @@ fn ask_by(member: &Member, tenant: &str, cost: u64, way: u8) -> Option<Reason> {
             let _ = handle.check(0);
             reason(&handle.check(cost))
         }
-        3 => match member.attempt(&pairs, cost, Patience::Word) {
-            Attempt::Decided(decision) => reason(&decision),
-            Attempt::Waits(_) => Some(Reason::Stale),
-        },
-        4 => match member.attempt(&pairs, cost, Patience::Room) {
-            Attempt::Decided(decision) => reason(&decision),
-            Attempt::Waits(_) => {
-                // It spent nothing, and would be denied.
-                let looked = peek(&member.limiter, tenant, cost);
-                assert!(!looked.is_allowed());
-                reason(&looked)
+        3 | 4 => {
+            let patience = if way == 3 { Patience::Word } else { Patience::Room };
+            match member.attempt(&pairs, cost, patience) {
+                Attempt::Decided(decision) => reason(&decision),
+                Attempt::Waits(_) => {
+                    // It spent nothing, and would be denied.
+                    let looked = peek(&member.limiter, tenant, cost);
+                    assert!(!looked.is_allowed());
+                    reason(&looked)
+                }
             }
-        },
+        }
         _ => reason(&with_request(&pairs, cost, |request| member.limiter.reserve(request).0)),
     }
 }

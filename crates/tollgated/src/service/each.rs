@@ -69,17 +69,13 @@ impl Service {
     }
 
     /// What [`check_each`](Self::check_each) would have to wait for, as
-    /// [`first_contact`](Self::first_contact) has it.
-    pub(crate) fn first_contact_each(
-        &self,
-        request: &Request<'_>,
-        unusual: &[Unusual],
-    ) -> Option<Wait> {
+    /// [`contact`](Self::contact) has it.
+    pub(crate) fn contact_each(&self, request: &Request<'_>, unusual: &[Unusual]) -> Option<Wait> {
         if unusual.is_empty() {
-            return self.limiter.first_contact(request);
+            return self.limiter.contact(request);
         }
         let spending = Others::new(request, unusual).spending;
-        self.limiter.first_contact(&Request::new(&spending).in_domain(request.domain()))
+        self.limiter.contact(&Request::new(&spending).in_domain(request.domain()))
     }
 
     fn check_unusual(

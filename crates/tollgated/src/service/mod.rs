@@ -151,9 +151,9 @@ impl Service {
     }
 
     /// What a request has to wait for before it can be decided: only ever something in a fleet,
-    /// of a key that is new here.
-    pub(crate) fn first_contact(&self, request: &Request<'_>) -> Option<Wait> {
-        self.limiter.first_contact(request)
+    /// the word of a key's owner.
+    pub(crate) fn contact(&self, request: &Request<'_>) -> Option<Wait> {
+        self.limiter.contact(request)
     }
 
     /// What [`check`](Self::check) would decide; spends and counts nothing.

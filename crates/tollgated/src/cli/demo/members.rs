@@ -191,7 +191,7 @@ async fn wait_until_ready(fleets: &[Fleet]) -> Result<(), String> {
 fn key_of(fleet: &Fleet, tenant: &str) -> Result<KeyId, String> {
     let entries = [Entry::new("tenant", tenant)];
     let descriptor = Descriptor::new(&entries).map_err(|error| error.to_string())?;
-    match fleet.limiter().first_contact(&Request::new(&[descriptor])) {
+    match fleet.limiter().contact(&Request::new(&[descriptor])) {
         Some(Wait::Credit { key, .. }) => Ok(key),
         Some(Wait::Until(_)) | None => Err(format!("no limit of the fleet applies to {tenant}")),
     }
@@ -205,11 +205,11 @@ async fn wait_until_served(fleet: &Fleet, tenant: &str) -> Result<(), String> {
     let descriptors = [descriptor];
     let request = Request::new(&descriptors);
     let began = Instant::now();
-    while fleet.limiter().first_contact(&request).is_some() {
+    while fleet.limiter().contact(&request).is_some() {
         if began.elapsed() > READY_WITHIN {
             return Err(format!("{tenant} is not served after {READY_WITHIN:?}"));
         }
-        let _contact = fleet.first_contact(&request).await;
+        let _contact = fleet.contact(&request).await;
     }
     Ok(())
 }

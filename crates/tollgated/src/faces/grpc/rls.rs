@@ -32,7 +32,7 @@ pub(super) fn answer_now(message: &[u8], app: &App) -> Result<Option<Bytes>, Fau
         return answer(message, app).map(Some);
     }
     read(message, app, |request, unusual, wanted| {
-        match app.service.first_contact_each(request, unusual) {
+        match app.service.contact_each(request, unusual) {
             Some(_) => Ok(None),
             None => decide(request, unusual, wanted, app).map(Some),
         }
@@ -40,9 +40,9 @@ pub(super) fn answer_now(message: &[u8], app: &App) -> Result<Option<Bytes>, Fau
 }
 
 /// What the request in a message has to wait for.
-pub(super) fn first_contact(message: &[u8], app: &App) -> Option<Wait> {
+pub(super) fn contact(message: &[u8], app: &App) -> Option<Wait> {
     let look = |request: &Request<'_>, unusual: &[Unusual], _: &[AskedDescriptor]| {
-        app.service.first_contact_each(request, unusual)
+        app.service.contact_each(request, unusual)
     };
     read(message, app, look).ok().flatten()
 }

@@ -93,12 +93,12 @@ enum Answer {
     Nothing,
 }
 
-/// Answers a rate-limit request once the owners of its keys have told of those that are new here,
+/// Answers a rate-limit request once the owners of its keys have said what has to be known,
 /// or 10 ms later.
 async fn meet_and_answer(body: &Bytes, started: Instant, respond: SendResponse<Bytes>, app: &App) {
     let answered = match (call::unframe(body), &app.member) {
         (Ok(message), Some(Member { fleet, .. })) => {
-            let _contact = fleet.meet(|_| rls::first_contact(message, app)).await;
+            let _contact = fleet.meet(|_| rls::contact(message, app)).await;
             rls::answer(message, app)
         }
         (message, _) => message.and_then(|message| rls::answer(message, app)),

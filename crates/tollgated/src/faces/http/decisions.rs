@@ -48,7 +48,7 @@ pub(crate) async fn check(
     }
 }
 
-/// In a fleet, waits until the owners of these requests' keys have told of those that are new here,
+/// In a fleet, waits until the owners of these requests' keys have said what has to be known,
 /// for 10 ms at most. What comes of it is to be held until they are decided.
 pub(crate) async fn meet<'i>(
     items: impl IntoIterator<Item = &'i Item<'i>>,
@@ -56,7 +56,7 @@ pub(crate) async fn meet<'i>(
 ) -> Vec<Contact> {
     let Some(Member { fleet, .. }) = &app.member else { return Vec::new() };
     let look = |item: &Item<'_>| {
-        let wait = item.with(&app.service, |request| app.service.first_contact(request));
+        let wait = item.with(&app.service, |request| app.service.contact(request));
         wait.ok().flatten() // What is wrong with it is told when it is decided.
     };
     let new = items.into_iter().filter(|item| look(item).is_some());
