@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::judge::{self, Limit, MILLISECOND, SECOND};
 use super::load::{Answer, Demand, Door, Load, Outcome, now_ns};
 use crate::harness::Fleet;
@@ -85,6 +87,19 @@ impl Course {
         Self::with(title, form, fleet, doors, alone)
     }
 
+    /// The same, and the victim leads the coordinator's replicas or does not, as wanted.
+    pub(crate) fn start_at(title: &str, form: Form, leads: bool) -> Self {
+        let alone = alone();
+        let limit = form.limit();
+        let (fleet, doors) = Fleet::with_doors(3, &policy(&limit), &[]);
+        let doors: Vec<Door> = doors.into_iter().map(Door::Tcp).collect();
+        let led = doors[0].get("/v1/fleet");
+        let members = led["members"].as_array().expect("members");
+        let leader = members.iter().find(|member| member["is_leader"] == true);
+        let leader = leader.map(|member| daemon_at(&fleet, member)).expect("one of them leads");
+        Self::of(title, form, fleet, doors, alone, |owner| (owner == leader) == leads)
+    }
+
     /// The same with daemons that run already.
     pub(crate) fn with(
         title: &str,
@@ -93,8 +108,19 @@ impl Course {
         doors: Vec<Door>,
         alone: MutexGuard<'static, ()>,
     ) -> Self {
+        Self::of(title, form, fleet, doors, alone, |_| true)
+    }
+
+    fn of(
+        title: &str,
+        form: Form,
+        fleet: Fleet,
+        doors: Vec<Door>,
+        alone: MutexGuard<'static, ()>,
+        is_victim: impl Fn(usize) -> bool,
+    ) -> Self {
         let limit = form.limit();
-        let noisy = owned(&fleet, &doors, "noisy", |_| true);
+        let noisy = owned(&fleet, &doors, "noisy", is_victim);
         let victim = noisy.1;
         let busy = owned(&fleet, &doors, "busy", |_| true);
         let quiet = owned(&fleet, &doors, "quiet", |owner| owner != victim);
@@ -301,11 +327,14 @@ fn owned(
 
 /// Who owns a key, as any member tells: nothing is spent by asking.
 fn owner(fleet: &Fleet, doors: &[Door], tenant: &str) -> usize {
-    let told = doors[0].get(&format!("/v1/fleet/owner?limit=api&tenant={tenant}"));
-    let address = told["address"].as_str().expect("a fleet that is whole has owners");
-    let mut daemons = 0..doors.len();
-    let owner = daemons.find(|daemon| fleet.member(*daemon).peer().to_string() == address);
-    owner.expect("one of the daemons")
+    daemon_at(fleet, &doors[0].get(&format!("/v1/fleet/owner?limit=api&tenant={tenant}")))
+}
+
+/// Which daemon has the `address` that is told.
+fn daemon_at(fleet: &Fleet, told: &Value) -> usize {
+    let address = told["address"].as_str().expect("a fleet that is whole has addresses");
+    let mut daemons = fleet.running().map(|member| member.peer().to_string());
+    daemons.position(|peer| peer == address).expect("one of the daemons, all of which run")
 }
 
 /// Waits until no other course runs.
