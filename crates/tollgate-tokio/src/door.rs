@@ -181,7 +181,11 @@ async fn meet(
     stream.set_nodelay(true)?;
     let host = routes.lock().host;
     let serves = |purpose| routes.taker(purpose).is_some();
-    let hello = wire::answer(&mut stream, secret, host, serves).await?;
+    let hello = match wire::answer(&mut stream, secret, host, serves).await {
+        // Others know already that this side has joined: they come again.
+        Err(wire::HelloError::Node { .. }) if host.node.is_none() => return Ok(()),
+        answered => answered?,
+    };
     debug!(target: "fleet", ?hello, "a connection is introduced");
     let taker = routes.taker(hello.purpose).ok_or(wire::HelloError::NotServed)?;
     let arrival = Arrival { hello, stream: stream.into_std()? };

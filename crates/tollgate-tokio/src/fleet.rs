@@ -238,6 +238,10 @@ impl Fleet {
             driver.run(Inlets { inbox, heard, orders: taken }).await;
             listening.abort();
         });
+        let mut status = shared.status.subscribe();
+        // What is asked for before it is linked is stale. Whoever is dead holds up nobody for long.
+        let ready = status.wait_for(|status| status.is_ready);
+        let _ = tokio::time::timeout(READY_MAX, ready).await;
         Ok((Self { limiter, waiting, shared, orders, node, fleet, times }, driving))
     }
 
@@ -505,6 +509,8 @@ fn node_options(sessions: &SessionOptions, credits: &Credits) -> NodeOptions {
     node
 }
 
+/// How long whoever has joined waits until it is ready.
+const READY_MAX: Duration = Duration::from_millis(500);
 /// How long a check waits for what the key's owner says.
 const WORD_MAX: Duration = Duration::from_millis(10);
 /// Orders that the task has not taken.

@@ -21,7 +21,7 @@ use tracing::{debug, info, warn};
 use crate::dial::{Backoff, Dialled, Outgoing, Pulse, SILENCE_MAX, dial};
 use crate::door::Arrival;
 use crate::status::LinkStatus;
-use crate::wire::{FrameReader, Hello, PeerFrame, PeerSecret, Purpose, put_frame};
+use crate::wire::{FrameReader, Hello, HelloError, PeerFrame, PeerSecret, Purpose, put_frame};
 
 /// Frames that came in, by who sent them.
 pub(crate) type Inbox = mpsc::Receiver<(NodeId, PeerFrame)>;
@@ -262,7 +262,8 @@ impl Link {
                     }
                     info!(target: "fleet", node, "link lost: {why}");
                 }
-                Err(error) if !is_told => {
+                // It was heard of before it had heard of itself, and will have in a moment.
+                Err(error) if !is_told && !matches!(error, HelloError::Node { node: None }) => {
                     is_told = true;
                     warn!(target: "fleet", node, address = %self.address, "no link: {error}");
                 }

@@ -15,6 +15,9 @@ pub struct MemberStatus {
     pub start: u64,
     /// Whether it is in the ring, as far as it knows.
     pub is_member: bool,
+    /// Whether it has come to be linked to all members, and in charge of all that it owns, since it
+    /// joined.
+    pub is_ready: bool,
     /// The ring that it knows.
     pub ring_epoch: RingEpoch,
     /// The policy that is in force here.
@@ -54,6 +57,7 @@ impl Default for MemberStatus {
             node: NodeId::new(0),
             start: 0,
             is_member: false,
+            is_ready: false,
             ring_epoch: RingEpoch::ZERO,
             revision: Revision::ZERO,
             members: Vec::new(),

@@ -216,6 +216,12 @@ impl Driver {
         }
     }
 
+    /// Whether a link stands for each other member of the ring.
+    pub(super) fn is_linked(&self) -> bool {
+        let others = self.node.ring_members().iter().filter(|member| member.node != self.me);
+        self.links.status().connected >= others.count() as u64
+    }
+
     pub(super) fn has_left(&self) -> bool {
         matches!(self.state.phase, Phase::Left)
     }

@@ -91,6 +91,7 @@ pub(crate) struct State {
     /// Cells are dirty, and are drained then.
     drains_at: Option<Instant>,
     published_at: Instant,
+    is_ready: bool,
     phase: Phase,
     revision: Revision,
     events: EventCounts,
@@ -170,7 +171,7 @@ impl Driver {
             state.drains_at.unwrap_or(Instant::MAX),
             self.lease.heartbeat_at(),
             state.phase.looks_at(),
-            state.published_at.saturating_add(PUBLISH_INTERVAL),
+            state.published_at.saturating_add(self.publish_interval()),
         ];
         due.into_iter().min().unwrap_or(Instant::MAX)
     }
@@ -185,7 +186,7 @@ impl Driver {
             self.tell(Input::Timeout);
         }
         self.keep_session(now);
-        if now.saturating_since(self.state.published_at) >= PUBLISH_INTERVAL {
+        if now.saturating_since(self.state.published_at) >= self.publish_interval() {
             self.take_names();
             self.publish(now);
         }
@@ -323,12 +324,19 @@ impl Driver {
         }
     }
 
+    /// Whoever joins waits for it to be ready.
+    fn publish_interval(&self) -> Duration {
+        if self.state.is_ready { PUBLISH_INTERVAL } else { READY_LOOK }
+    }
+
     fn publish(&mut self, now: Instant) {
         self.state.published_at = now;
+        self.state.is_ready |= self.is_linked() && self.node.is_settled();
         let (waiting, refused) = self.waiting.counts();
         let status = MemberStatus {
             node: self.me,
             start: self.start,
+            is_ready: self.state.is_ready,
             ring_epoch: self.node.ring_epoch(),
             revision: self.state.revision,
             counts: self.node.counts(),
@@ -356,6 +364,8 @@ async fn sleep_until(clock: &Clock, at: Instant) {
 const DRAIN_GAP: Duration = Duration::from_millis(1);
 /// How often the member's status is told.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(250);
+/// The same while it is not ready.
+const READY_LOOK: Duration = Duration::from_millis(5);
 /// Batches whose answers are timed.
 const SENT_MAX: usize = 64;
 /// Snapshots in one frame.

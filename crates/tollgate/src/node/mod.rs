@@ -165,6 +165,12 @@ impl Node {
         self.tenure.as_ref().is_some_and(|tenure| tenure.charge(key) != Charge::Others)
     }
 
+    /// Whether it is in charge of all keys that it owns: others have handed them over.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.tenure.as_ref().is_some_and(|tenure| !tenure.awaits())
+    }
+
     /// Whether it is out of the ring, and all that it owned has arrived at new owners.
     #[must_use]
     pub fn is_handed_over(&self) -> bool {

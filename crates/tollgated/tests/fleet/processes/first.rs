@@ -59,6 +59,19 @@ fn a_key_that_is_asked_for_now_and_then_is_not_denied_while_there_is_room() {
     assert!(missed.len() < FIRST * ROUNDS / 10, "{missed:?}");
 }
 
+/// The first requests after a join were stale: nobody had a connection to the newcomer, nor had
+/// handed it anything.
+#[test]
+fn a_member_that_has_just_joined_answers_by_what_the_fleet_knows() {
+    let _alone = alone();
+    let (mut fleet, mut doors) = Fleet::with_doors(1, TEN_AN_HOUR, &[]);
+    for number in 0..2 {
+        doors.extend(fleet.add_with_doors(1, |_| []));
+        let allowed = allowed_at_first(doors[number + 1], &format!("joined-{number}"));
+        assert!(allowed > FIRST / 2, "{allowed} of {FIRST}");
+    }
+}
+
 /// The table of credit cells was written at the start: a member with no key at all took 127 MB, and
 /// nobody served what it had just been given until that was done.
 #[test]
