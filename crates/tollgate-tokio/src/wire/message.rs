@@ -133,7 +133,8 @@ pub(super) fn put_rate(out: &mut Vec<u8>, rate: Rate) {
 
 pub(super) fn take_rate(take: &mut Take<'_>) -> Result<Rate, WireError> {
     let (units, period_ns) = (take.number()?, take.number()?);
-    if units == 0 {
+    // Each rate is said in one way.
+    if (units, period_ns) == (Rate::ZERO.units(), Rate::ZERO.period_ns()) {
         return Ok(Rate::ZERO);
     }
     Rate::new(units, period_ns).map_err(|_| WireError::Malformed("rate"))

@@ -12,6 +12,8 @@ use tollgate::{
     SnapshotBatch, SpentKey, Stamp,
 };
 
+use super::bytes::{Put, Take};
+use super::message::take_rate;
 use super::{Ask, Inquiry, KeyName, PeerFrame, Tell, Told, WireError, put_frame};
 use crate::keys::{Counted, KeySort};
 
@@ -305,6 +307,20 @@ proptest! {
         let _ = Ask::decode(kind, &body);
         let _ = Tell::decode(kind, &body);
     }
+}
+
+/// Found by fuzzing: there were many ways to say that nothing ever comes back.
+#[test]
+fn each_rate_is_said_in_one_way() {
+    let said = |units, period_ns| {
+        let mut out = Vec::new();
+        out.put(units);
+        out.put(period_ns);
+        take_rate(&mut Take::new(&out))
+    };
+    assert_eq!(said(0, Rate::ZERO.period_ns()), Ok(Rate::ZERO));
+    assert_eq!(said(0, 1), Err(WireError::Malformed("rate")));
+    assert_eq!(said(7, 1_000_000_000), Ok(Rate::parse("7/s").expect("a rate")));
 }
 
 /// Members of one fleet are of neighbouring versions: what is spoken never changes, only what is
