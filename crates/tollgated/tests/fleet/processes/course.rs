@@ -180,6 +180,11 @@ impl Course {
         self.doors.iter().map(|door| door.count(series)).sum()
     }
 
+    /// The highest value that a daemon has for a gauge.
+    pub(crate) fn most(&self, series: &str) -> u64 {
+        self.doors.iter().map(|door| door.count(series)).max().unwrap_or(0)
+    }
+
     /// Lets clients go on for a while.
     pub(crate) fn go_on(&self, ms: u64) {
         sleep(Duration::from_millis(ms));

@@ -160,8 +160,11 @@ fn cut_off(form: Form, cut: Cut, on_coordinator_loss: &str) {
         "serve" => envelope(&course.limit, 3, whole - began),
         _deny => 0,
     };
-    outcomes.judge(beyond);
+    // What daemons say that the overlap explains, by its length as they saw it.
+    let observed = course.most(ENVELOPE_OBSERVED);
+    outcomes.judge(beyond.min(observed));
     outcomes.judge_quiet();
+    outcomes.line(&format!("daemons say that {observed} units are explained by the overlap"));
     outcomes.line(&format!(
         "cut off for {:.1} s; {beyond} units beyond the bound are the envelope; whole again {:.0} \
          ms after it could be heard",
@@ -190,6 +193,8 @@ fn done(words: &str) {
     assert!(status.success(), "ip {words}: {}", String::from_utf8_lossy(&stderr));
 }
 
+const ENVELOPE_OBSERVED: &str =
+    "tollgate_fleet_envelope_units{domain=\"default\",limit=\"api\",kind=\"observed\"";
 const MEMBERS: usize = 3;
 const NOBODY: &str = "02:00:00:00:00:fe";
 
