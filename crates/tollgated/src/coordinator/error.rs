@@ -46,7 +46,8 @@ pub enum ProposeError {
     },
     /// Nobody led, for as long as was waited. Nothing has changed.
     NoLeader,
-    /// The replica has stopped. Nothing has changed.
+    /// Nothing has changed, for this reason: the replica has stopped, or what was said made no
+    /// sense to it.
     Failed(String),
     /// It may have been applied, or may be yet.
     Unknown(String),
@@ -58,7 +59,7 @@ impl fmt::Display for ProposeError {
             Self::Refused(refused) => refused.fmt(f),
             Self::TooLarge { bytes } => write!(f, "a command of {bytes} bytes is too long"),
             Self::NoLeader => f.write_str("the coordinator has no leader; nothing has changed"),
-            Self::Failed(why) => write!(f, "the replica has stopped, nothing has changed: {why}"),
+            Self::Failed(why) => write!(f, "{why}; nothing has changed"),
             Self::Unknown(why) => write!(f, "whether it took effect is not known: {why}"),
         }
     }

@@ -11,6 +11,7 @@ use openraft::{BasicNode, Raft, ServerState};
 use tokio::sync::watch;
 use tollgate::NodeId;
 use tollgate::mutant::lacks;
+use tracing::error;
 
 use super::machine::Machine;
 use super::types::{Leader, Types, node_of};
@@ -56,6 +57,10 @@ pub(super) fn watch<C: Types>(raft: &Raft<C, Machine>) -> watch::Receiver<Leader
     let following = async move {
         while metrics.changed().await.is_ok() {
             let now = leadership(&metrics.borrow_watched());
+            if let Leadership::Failed { why } = &now {
+                error!(target: "coordinator", "this replica has stopped: {why}; its daemon goes on by \
+                       the limits that it knows, and is to be started again once that is mended");
+            }
             sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         }
         let why = String::from("the replica was stopped");

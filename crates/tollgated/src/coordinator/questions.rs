@@ -252,9 +252,8 @@ fn proposed(outcome: Result<Answer, ProposeError>) -> Reply {
     match outcome {
         Ok(answer) => Reply::Applied(answer.encode()),
         Err(ProposeError::Refused(refused)) => Reply::Refused(refused.encode()),
-        Err(error @ (ProposeError::TooLarge { .. } | ProposeError::Failed(_))) => {
-            Reply::NotProposed(error.to_string())
-        }
+        Err(error @ ProposeError::TooLarge { .. }) => Reply::NotProposed(error.to_string()),
+        Err(ProposeError::Failed(why)) => Reply::NotProposed(why),
         Err(ProposeError::NoLeader) => Reply::NoLeader,
         Err(ProposeError::Unknown(why)) => Reply::Unknown(why),
     }

@@ -194,7 +194,8 @@ impl<N: Network, C: Types> Replica<N, C> {
     ) -> Result<Proposed, ProposeError> {
         // What has stopped proposes nothing, and says so.
         if let Leadership::Failed { why } = &*self.leadership.borrow() {
-            return Err(ProposeError::Failed(why.clone()));
+            let what = "the replica has stopped; mend this and start its daemon again";
+            return Err(ProposeError::Failed(format!("{what}: {why}")));
         }
         let written = C::timeout_at(until, self.raft.client_write(proposal.clone())).await;
         let Ok(written) = written else {

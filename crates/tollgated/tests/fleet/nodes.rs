@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{Fleet, ring_members};
+use crate::harness::{Fleet, HUNDRED, ring_members};
 use crate::support::{run, wait_until};
 
 /// Runs the command line on a daemon: its exit code, and all that it said.
@@ -162,15 +162,64 @@ fn a_store_that_cant_be_used_is_named_with_what_to_do() {
 #[test]
 fn a_disk_that_is_full_is_named() {
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let mount = ["-t", "tmpfs", "-o", "size=1m", "tmpfs", text(folder.path())];
-    let mounted = Command::new("mount").args(mount).output();
-    if !mounted.is_ok_and(|mounted| mounted.status.success()) {
-        eprintln!("skipped: a_disk_that_is_full_is_named: no file system can be mounted here");
-        return;
-    }
+    let Some(_disk) = Disk::mount(folder.path(), "1m") else { return };
     let _ = fs::write(folder.path().join("filler"), vec![0; 1 << 20]);
-    let told = std::panic::catch_unwind(|| refused(folder.path()));
-    let _ = Command::new("umount").arg(folder.path()).status();
-    let told = told.expect("it ended as told");
+    let told = refused(folder.path());
     assert!(told.contains("full") && told.contains("make room and start again"), "{told}");
+}
+
+#[test]
+fn a_disk_that_fills_up_stops_changes_and_nothing_else() {
+    let mut fleet = Fleet::with(0, Some(HUNDRED), &[]);
+    let data = fleet.folder().join("member-0");
+    fs::create_dir(&data).expect("a folder can be made");
+    let Some(_disk) = Disk::mount(&data, "4m") else { return };
+    let config = fleet.config();
+    fleet.add(&["--config".into(), text(&config).into()]);
+    let _ = fs::write(data.join("filler"), vec![0; 4 << 20]);
+    let limit = |at| format!("[[limit]]\nname = \"limit-{at}\"\nkey = []\nrate = \"1/s\"\n");
+    fs::write(&config, (0..3_000).map(limit).collect::<String>()).expect("a file can be written");
+    let door = fleet.daemon(0).http_address();
+    let apply = move |config: &Path| ask(door, &["limit", "apply", text(config)]);
+    let first = config.clone();
+    // Whether this one has taken force nobody knows for a while.
+    std::thread::spawn(move || apply(&first));
+    fleet.member(0).wait_for(|lines| {
+        let stopped = "this replica has stopped";
+        lines.iter().any(|line| line.to_string().contains(stopped))
+    });
+    let (code, told) = apply(&config);
+    let what = "mend this and start its daemon again";
+    assert!(code == 3 && told.contains(what) && told.contains("full"), "{told}");
+    assert_eq!(ask(door, &["check", "tenant=acme"]).0, 0);
+    fleet.daemon(0).kill9();
+    fs::remove_file(data.join("filler")).expect("it is there");
+    fleet.daemon(0).restart();
+    let door = fleet.daemon(0).http_address();
+    let (code, told) = ask(door, &["limit", "apply", text(&config)]);
+    assert_eq!(code, 0, "{told}");
+}
+
+/// A small file system of its own; unmounted when this is dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// Nothing if this process may not mount one.
+    fn mount(at: &Path, size: &str) -> Option<Self> {
+        let size = format!("size={size}");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs", text(at)]).output();
+        if !mounted.is_ok_and(|mounted| mounted.status.success()) {
+            eprintln!("skipped: no file system can be mounted here");
+            return None;
+        }
+        Some(Self(at.into()))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: a daemon may have files there yet.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
 }
