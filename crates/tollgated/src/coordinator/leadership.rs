@@ -58,8 +58,9 @@ pub(super) fn watch<C: Types>(raft: &Raft<C, Machine>) -> watch::Receiver<Leader
         while metrics.changed().await.is_ok() {
             let now = leadership(&metrics.borrow_watched());
             if let Leadership::Failed { why } = &now {
-                error!(target: "coordinator", "this replica has stopped: {why}; its daemon goes on by \
-                       the limits that it knows, and is to be started again once that is mended");
+                error!(target: "coordinator",
+                       "this replica has stopped: {why}; its daemon goes on by the limits that it \
+                        knows, and is to be started again once that is mended");
             }
             sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         }
