@@ -99,8 +99,12 @@ impl Joining {
             return Err(JoinError::Options { why: "no member of the fleet is named".into() });
         }
         let (mut backoff, mut addresses) = (Backoff::default(), self.seeds.clone());
-        let mut told = BTreeSet::new();
+        let (mut told, mut told_at) = (BTreeSet::new(), Tick::now());
         loop {
+            // Whoever looks at the log later is to see what it waits for.
+            if told_at.elapsed() >= TOLD_INTERVAL {
+                (told, told_at) = (BTreeSet::new(), Tick::now());
+            }
             let mut learnt = Vec::new();
             for address in &addresses {
                 match self.ask(address).await {
@@ -228,6 +232,8 @@ const WHOLE_PATIENCE: Duration = Duration::from_secs(30);
 const LEARNT_MAX: usize = 32;
 /// Reasons that are told while a fleet is looked for, each once.
 const TOLD_MAX: usize = 64;
+/// After so long it is told again why it can't join yet.
+const TOLD_INTERVAL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -235,6 +235,7 @@ impl Record {
             reported_at: now,
             demand: 0.0,
             admitted: 0.0,
+            refused: 0.0,
             asked: 0,
             waiting: 0,
             is_current: false,

@@ -390,7 +390,7 @@ impl Owned {
         if now >= record.expiry {
             // It asks for nothing any more.
             self.demand = (self.demand - record.demand).max(0.0);
-            (record.demand, record.admitted) = (0.0, 0.0);
+            record.demand = 0.0;
         }
         record.listed = Some(next);
         agenda.push(Reverse((next, key, Some(who))));
@@ -454,11 +454,10 @@ impl Owned {
         let is_active = |record: &&Record| {
             now.saturating_since(record.reported_at) <= times.ttl_max && record.sequence > 0
         };
-        let active = self.records.values().filter(is_active);
-        let (reporters, demand, admitted) =
-            active.fold((0, 0.0, 0.0), |(count, demand, admitted), record| {
-                (count + 1, demand + record.demand, admitted + record.admitted)
-            });
+        let reporters = self.records.values().filter(is_active).count() as u32;
+        let rates = self.records.values().map(|record| record.rates(now));
+        let (admitted, denied) =
+            rates.fold((0.0, 0.0), |sum, rates| (sum.0 + rates.0, sum.1 + rates.1));
         OwnedKey {
             key,
             limit: self.limit,
@@ -473,7 +472,7 @@ impl Owned {
             reporter: last.map(|((node, _), _)| *node),
             reported_ago: last.map(|(_, record)| now.saturating_since(record.reported_at)),
             admitted_per_second: admitted,
-            denied_per_second: (demand - admitted).max(0.0),
+            denied_per_second: denied,
             is_in_charge: now >= self.held_until,
         }
     }

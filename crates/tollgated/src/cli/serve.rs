@@ -27,7 +27,7 @@ use crate::config::Watch;
 use crate::exposition::Exposition;
 use crate::face::Face;
 use crate::fleet::{FleetAgreement, FleetOverview, InForce, Membership, Setup};
-use crate::net::{self, Address, Door};
+use crate::net::{self, Address, Bound, Door};
 use crate::overview::Overview;
 use crate::policy::Policy;
 use crate::service::Service;
@@ -157,15 +157,18 @@ impl Serve {
                 if app.policy.load().is_err() {
                     return Ok(ExitCode::from(FAILED)); // It is in the log already.
                 }
+                let doors = self.bind(doors)?;
                 runtime.block_on(self.serve(app, doors, watch))?;
             }
             Some(setup) => {
+                // Others must not give keys to a daemon that will not serve.
+                let doors = self.bind(doors)?;
                 let (app, membership) = self.member(setup, &runtime)?;
                 let watch = Watch::new(self.config());
                 runtime.block_on(async {
-                    self.serve(app, doors, watch).await?;
+                    let served = self.serve(app, doors, watch).await;
                     leave(&membership.fleet).await;
-                    Ok::<(), String>(())
+                    served
                 })?;
             }
         }
@@ -173,21 +176,14 @@ impl Serve {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn serve(
-        &self,
-        app: Arc<App>,
-        doors: Vec<(Face, Address)>,
-        watch: Watch,
-    ) -> Result<(), String> {
+    async fn serve(&self, app: Arc<App>, doors: Vec<Taken>, watch: Watch) -> Result<(), String> {
         // First of all: a signal that nobody waits for ends the process.
         let no_signals = |error| format!("cannot receive signals: {error}");
         let hang_up = signal(SignalKind::hangup()).map_err(no_signals)?;
         let mut end = EndSignals::new().map_err(no_signals)?;
         let mut listening = Vec::new();
-        for (face, address) in doors {
-            let listener = address
-                .listen(self.reuse_port)
-                .map_err(|error| format!("cannot listen at {address}: {error}"))?;
+        for Taken { face, address, bound } in doors {
+            let listener = bound.listen().map_err(|error| cannot_listen(&address, &error))?;
             let address = listener.address().unwrap_or(address);
             info!(target: "serve", face = face.name(), %address, "listening");
             listening.push(Door { face, listener });
@@ -216,6 +212,15 @@ impl Serve {
         signals.abort();
         reload.abort();
         served.map_err(|error| format!("cannot serve: {error}"))
+    }
+
+    fn bind(&self, doors: Vec<(Face, Address)>) -> Result<Vec<Taken>, String> {
+        let bind = |(face, address): (Face, Address)| {
+            let bound = address.bind(self.reuse_port);
+            let bound = bound.map_err(|error| cannot_listen(&address, &error))?;
+            Ok(Taken { face, address, bound })
+        };
+        doors.into_iter().map(bind).collect()
     }
 
     fn start_log(&self) {
@@ -383,6 +388,17 @@ async fn import(
         looks.tick().await;
     }
     Ok(())
+}
+
+/// A door whose address is taken, and where nobody is let in yet.
+struct Taken {
+    face: Face,
+    address: Address,
+    bound: Bound,
+}
+
+fn cannot_listen(address: &Address, error: &std::io::Error) -> String {
+    format!("cannot listen at {address}: {error}")
 }
 
 /// Leaves the fleet, which hands over what this member owns.

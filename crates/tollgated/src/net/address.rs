@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use socket2::{Domain, Protocol, SockRef, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Type};
 
 /// An address to listen at or to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,9 +52,9 @@ impl Address {
         }
     }
 
-    /// Listens here. With `shared`, another process may listen at the same TCP address, so that a
-    /// successor can start before this one ends.
-    pub(crate) fn listen(&self, shared: bool) -> io::Result<Listener> {
+    /// Takes the address; nobody can connect yet. With `shared`, another process may listen at the
+    /// same TCP address, so that a successor can start before this one ends.
+    pub(crate) fn bind(&self, shared: bool) -> io::Result<Bound> {
         match self {
             Self::Tcp(address) => {
                 let domain = Domain::for_address(*address);
@@ -63,19 +63,47 @@ impl Address {
                 socket.set_reuse_port(shared)?;
                 socket.set_nonblocking(true)?;
                 socket.bind(&(*address).into())?;
-                socket.listen(BACKLOG)?;
-                Ok(Listener::Tcp(tokio::net::TcpListener::from_std(socket.into())?))
+                Ok(Bound { socket, file: None })
             }
             Self::Unix(path) => {
                 if is_left_behind(path) {
                     std::fs::remove_file(path)?;
                 }
-                let listener = tokio::net::UnixListener::bind(path)?;
+                let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                socket.set_nonblocking(true)?;
+                socket.bind(&SockAddr::unix(path)?)?;
                 let inode = std::fs::symlink_metadata(path)?.ino();
-                Ok(Listener::Unix { listener, path: path.clone(), inode })
+                Ok(Bound { socket, file: Some(SocketFile { path: path.clone(), inode }) })
             }
         }
     }
+}
+
+/// A socket that has its address, and does not listen.
+pub(crate) struct Bound {
+    socket: socket2::Socket,
+    file: Option<SocketFile>,
+}
+
+impl Bound {
+    /// Listens, within a runtime.
+    pub(crate) fn listen(self) -> io::Result<Listener> {
+        let Self { socket, file } = self;
+        socket.listen(BACKLOG)?;
+        Ok(match file {
+            None => Listener::Tcp(tokio::net::TcpListener::from_std(socket.into())?),
+            Some(file) => {
+                let listener = tokio::net::UnixListener::from_std(socket.into())?;
+                Listener::Unix { listener, file }
+            }
+        })
+    }
+}
+
+/// A Unix socket's file, which goes with it.
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    inode: u64,
 }
 
 /// Whether a killed process left this socket: nobody listens there. Any other file is not ours.
@@ -85,10 +113,10 @@ fn is_left_behind(path: &Path) -> bool {
     is_socket && UnixStream::connect(path).is_err_and(refused)
 }
 
-/// A socket that listens; a Unix socket's file goes with it.
+/// A socket that listens.
 pub(crate) enum Listener {
     Tcp(tokio::net::TcpListener),
-    Unix { listener: tokio::net::UnixListener, path: PathBuf, inode: u64 },
+    Unix { listener: tokio::net::UnixListener, file: SocketFile },
 }
 
 impl Listener {
@@ -96,7 +124,7 @@ impl Listener {
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Self::Unix { path, .. } => Ok(Address::Unix(path.clone())),
+            Self::Unix { file, .. } => Ok(Address::Unix(file.path.clone())),
         }
     }
 
@@ -150,12 +178,11 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        let Self::Unix { path, inode, .. } = self else { return };
         // It may be gone already, or another's by now.
-        if path.symlink_metadata().is_ok_and(|file| file.ino() == *inode) {
-            let _ = std::fs::remove_file(path);
+        if self.path.symlink_metadata().is_ok_and(|file| file.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
         }
     }
 }
@@ -198,7 +225,7 @@ mod tests {
     fn listener(runtime: &tokio::runtime::Runtime) -> (Listener, SocketAddr) {
         let _entered = runtime.enter();
         let address: Address = "127.0.0.1:0".parse().expect("an address");
-        let listener = address.listen(false).expect("a free port");
+        let listener = address.bind(false).and_then(Bound::listen).expect("a free port");
         let Ok(Address::Tcp(address)) = listener.address() else { panic!("a port") };
         (listener, address)
     }

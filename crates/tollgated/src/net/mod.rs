@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use crate::app::App;
 use crate::face::Face;
 use crate::faces::says_full;
-pub(crate) use address::{Address, Listener, Socket};
+pub(crate) use address::{Address, Bound, Listener, Socket};
 use worker::Worker;
 
 /// A listener, and who speaks there.

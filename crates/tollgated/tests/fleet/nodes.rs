@@ -38,7 +38,7 @@ fn a_node_that_is_drained_owns_nothing_and_decides_on_until_it_gets_weight_again
     // Somebody has to own the keys.
     assert_eq!(ask(first, &["node", "drain", "1"]).0, 0);
     let (code, told) = ask(first, &["node", "drain", "3"]);
-    assert!(code == 3 && told.contains("409"), "{told}");
+    assert!(code == 3 && told.contains("only one that owns keys"), "{told}");
     for node in ["1", "2"] {
         assert_eq!(ask(first, &["node", "weight", node, "1"]).0, 0);
     }
@@ -222,4 +222,18 @@ impl Drop for Disk {
         // Lazily: a daemon may have files there yet.
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
+}
+
+#[test]
+fn a_daemon_whose_door_is_taken_does_not_join() {
+    let mut fleet = Fleet::start(1);
+    let (door, peer) = (fleet.daemon(0).http_address(), fleet.daemon(0).peer());
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let (taken, peer) = (door.to_string(), peer.to_string());
+    let words = ["serve", "--peer", "127.0.0.1:0", "--data", text(folder.path())];
+    let doors = ["--join", &peer, "--http", &taken, "--resp", "off", "--grpc", "off"];
+    let (code, _, told) = run(&[&words[..], &doors[..]].concat());
+    assert!(code == 3 && told.contains("cannot listen at"), "{told}");
+    let (_, told) = ask(door, &["node", "list"]);
+    assert_eq!(told.lines().count(), 2, "{told}");
 }

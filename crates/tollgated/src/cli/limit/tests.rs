@@ -10,7 +10,7 @@ use crate::agreement::{Agreement, Alone, ProposeError};
 use crate::app::App;
 use crate::cli::{Arguments, Command as Any};
 use crate::face::Face;
-use crate::net::{self, Address};
+use crate::net::{self, Address, Bound};
 
 #[path = "../../../tests/daemon/limit_story.rs"]
 mod limit_story;
@@ -35,7 +35,7 @@ impl Member {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
                 let any: Address = "127.0.0.1:0".parse().expect("an address");
-                let listener = any.listen(false).expect("a free port");
+                let listener = any.bind(false).and_then(Bound::listen).expect("a free port");
                 tell.send(listener.address().expect("its own")).expect("somebody waits");
                 let doors = vec![net::Door { face: Face::Http, listener }];
                 net::serve(&serving, doors, 1, stopped).await.expect("served");

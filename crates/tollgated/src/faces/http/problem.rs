@@ -5,6 +5,7 @@ use std::path::Path;
 use hyper::StatusCode;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde_json::{Value, json};
+use tollgate::RingError;
 use tollgate::coordinator::{Refused, Revision};
 
 use super::response::{Response, response};
@@ -227,6 +228,11 @@ impl Problem {
             Refused::NotFounded => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 Self::new(status, "not-founded", "The fleet can't decide now", detail)
+            }
+            // A drain: of joins no weight is 0.
+            Refused::Ring(RingError::Weight { node, weight: 0 }) => {
+                let detail = format!("node {} is the only one that owns keys", node.get());
+                Self::new(StatusCode::CONFLICT, "refused", "The fleet refused it", detail)
             }
             // Of members, which no policy names.
             Refused::AlreadyFounded
