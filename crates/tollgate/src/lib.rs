@@ -40,6 +40,7 @@ mod each;
 mod explain;
 mod reserve;
 mod brought;
+pub mod tally;
 mod ring;
 pub mod coordinator;
 mod view;

@@ -1,0 +1,20 @@
+//! The arithmetic of the guarantee `tally`: windows of wall time, counted in a store that a fleet
+//! shares, of which each node reads two now and then.
+//!
+//! What a key used lately is estimated from the counts of this window and of the one before it
+//! ([`Window::estimate`]). Between two reads the estimate leaks as the limit does, and what a node
+//! counts by itself comes on top ([`Window::admits`]). How often a key is read depends on how near
+//! it is to its limit ([`Tier`]); where its counts lie in the store, and for how long, is pinned
+//! ([`counter_name`], [`Window::expires_at`]).
+//!
+//! Nothing here knows a clock or a store: all of it is functions of whole numbers.
+
+mod name;
+mod tier;
+mod window;
+mod worker;
+
+pub use name::counter_name;
+pub use tier::{Floor, Tier};
+pub use window::{Estimate, Meets, WallTime, Window, WindowError};
+pub use worker::{Count, Input, Outcome, Output, Worker, WorkerCounts, WorkerOptions};
