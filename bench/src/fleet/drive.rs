@@ -315,7 +315,14 @@ impl Turn<'_> {
             self.credits.drain(self.now, |drained| {
                 let returned = std::mem::take(&mut self.untold[number(drained.key) as usize]);
                 let (limit, refused) = (drained.limit, drained.refused);
-                usages.push(Usage { limit, drained, returned, waiting: 0, refused });
+                usages.push(Usage {
+                    limit,
+                    drained,
+                    returned,
+                    waiting: 0,
+                    is_brief: false,
+                    refused,
+                });
             });
             if usages.is_empty() {
                 return;

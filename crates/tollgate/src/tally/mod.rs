@@ -7,7 +7,8 @@
 //! it is to its limit ([`Tier`]); where its counts lie in the store, and for how long, is pinned
 //! ([`counter_name`], [`Window::expires_at`]).
 //!
-//! Nothing here knows a clock or a store: all of it is functions of whole numbers.
+//! What is written and read when is decided by a [`Worker`], a state machine. Nothing here knows a
+//! clock or a store.
 
 mod name;
 mod tier;

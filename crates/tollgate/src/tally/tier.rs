@@ -58,7 +58,7 @@ impl Tier {
 pub struct Floor(u64);
 
 impl Floor {
-    /// So many units, or a hundredth of the threshold if that is less, but 1. 0 units mean that
+    /// So many units, or a hundredth of the threshold if that is less, and at least 1; 0 mean that
     /// idle keys are not read at all.
     ///
     /// With 10 units: 1 at a threshold of 100, 5 at 500, 10 at 15,000.

@@ -46,7 +46,8 @@ pub enum Meets {
 ///
 /// Windows are numbered from 1970 on, so that all nodes agree on which one it is as far as their
 /// clocks do. A clock that is `s` wrong puts what it counts near an edge into the wrong window: up
-/// to `s / window` of what is counted there is weighted wrongly.
+/// to `s / window` of what is counted there is weighted wrongly. One that steps by two windows or
+/// more begins all keys anew on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     threshold: u64,

@@ -106,7 +106,7 @@ impl Bench {
                         *cell = Cell { base, estimate, read_at, ..*cell };
                     }
                     Output::Evict { key, taken } => {
-                        let gone = self.cells.get(&key).is_some_and(|cell| cell.taken == taken);
+                        let gone = self.cells.get(&key).is_none_or(|cell| cell.taken == taken);
                         if gone {
                             self.cells.remove(&key);
                         }
@@ -251,8 +251,8 @@ fn what_is_counted_while_a_tick_is_under_way_comes_on_top() {
     let (now, wall) = (bench.now(), bench.wall());
     let worker = &mut bench.worker;
     let counted = |taken| Input::Counted { key, window, taken };
-    // The first tick comes with it.
     worker.handle(counted(30), now, wall);
+    worker.handle(Input::Timeout, now, wall);
     let Output::Write { command, .. } = worker.poll() else { panic!("a write") };
     worker.handle(counted(37), now, wall);
     worker.handle(Input::Written { command, outcome: Outcome::Done }, now, wall);
@@ -266,7 +266,8 @@ fn what_is_counted_while_a_tick_is_under_way_comes_on_top() {
     let counts = Some(vec![(0, 30)]);
     worker.handle(Input::Read { command: read.expect("one"), counts }, now, wall);
     let Output::Estimate { base, estimate, .. } = worker.poll() else { panic!("an estimate") };
-    assert_eq!((base, window.units(estimate)), (30, 30.0));
+    // What waited when the reading began is in it.
+    assert_eq!((base, window.units(estimate)), (37, 37.0));
 }
 
 /// 20 nodes at 6 % of the limit each, and none of them near it by itself.
@@ -288,26 +289,101 @@ fn a_key_that_is_hot_over_the_fleet_and_cold_on_each_node_is_limited() {
     assert!(passed[2..].iter().all(|passed| *passed <= 20 * 17), "what leaks: {passed:?}");
 }
 
+/// Counted here: more than half of the limit each minute, by a node that hears nothing.
 #[test]
 fn a_long_outage_limits_nobody_by_what_is_counted_here_alone() {
-    let mut bench =
-        Bench::new(WorkerOptions { read_outage_max: Duration::from_secs(10), ..options() });
-    bench.ask(key(1), 20);
-    bench.pass(TICK);
-    (bench.reads_fail, bench.outcome) = (true, Outcome::NotSent);
-    let mut passed = 0;
-    for _ in 0..100 {
-        passed += bench.ask(key(1), 20);
-        bench.pass(TICK);
+    let outage = Some(Duration::from_secs(10));
+    for was_read in [true, false] {
+        let mut bench = Bench::new(WorkerOptions { read_outage_max: outage, ..options() });
+        if was_read {
+            bench.ask(key(1), 20);
+            bench.pass(TICK);
+        }
+        (bench.reads_fail, bench.outcome) = (true, Outcome::NotSent);
+        let passed: u64 = (0..100)
+            .map(|_| {
+                let passed = bench.ask(key(1), 20);
+                bench.pass(TICK);
+                passed
+            })
+            .sum();
+        assert_eq!(passed, 2_000, "{was_read}");
     }
-    assert_eq!(passed, 2_000, "20 a second on one node is allowed by nobody's account");
-    // What was known of others before still counts, as long as it does not leak away.
+}
+
+/// What was known of others before an outage still counts, until it has leaked away.
+#[test]
+fn who_was_over_the_limit_before_an_outage_stays_limited() {
     let mut bench = Bench::new(options());
     bench.store.insert((key(1), 100), 5_000);
     bench.ask(key(1), 20);
     bench.pass(TICK);
     bench.reads_fail = true;
-    assert_eq!(bench.ask(key(1), 20), 0);
+    for _ in 0..150 {
+        assert_eq!(bench.ask(key(1), 20), 0);
+        bench.pass(TICK);
+    }
+}
+
+#[test]
+fn a_worker_that_has_had_nothing_to_read_is_not_cut_off() {
+    let mut bench = Bench::new(options());
+    bench.ask(key(1), 20);
+    bench.pass(200 * TICK);
+    assert_eq!(bench.ask(key(2), 1_200), 1_000);
+    assert_eq!(bench.ask(key(2), 1_200), 0);
+}
+
+/// A replica that was not promoted answers reads, and refuses what is written. What waits for it
+/// goes with its window, as if it were written.
+#[test]
+fn a_store_that_only_reads_limits_nobody_below_the_limit() {
+    let mut bench = Bench::new(options());
+    bench.outcome = Outcome::NotSent;
+    for second in 0..400 {
+        assert_eq!(bench.ask(key(1), 12), 12, "72 % of the limit, after {second} s");
+        bench.pass(TICK);
+    }
+}
+
+#[test]
+fn what_has_come_nearer_to_its_limit_is_read_with_the_next_tick() {
+    let mut bench = Bench::new(options());
+    // Known for long, and read lately.
+    for _ in 0..130 {
+        bench.ask(key(1), 1);
+        bench.pass(TICK);
+    }
+    let before = bench.log.len();
+    bench.ask(key(1), 500);
+    bench.pass(2 * TICK);
+    assert!(bench.log[before..].contains(&("read", 1)), "{:?}", &bench.log[before..]);
+}
+
+#[test]
+fn other_windows_begin_anew_and_another_threshold_does_not() {
+    let mut bench = Bench::new(options());
+    bench.ask(key(1), 1_000);
+    bench.pass(TICK);
+    bench.window = Window::new(2_000, Duration::from_secs(60), Meets::Passes).expect("a window");
+    bench.ask(key(1), 0);
+    let passed = bench.ask(key(1), 2_000);
+    assert!((1_000..1_040).contains(&passed), "{passed}");
+    bench.pass(2 * TICK);
+    bench.window = Window::new(50, Duration::from_secs(10), Meets::Passes).expect("a window");
+    bench.ask(key(1), 0);
+    assert_eq!(bench.ask(key(1), 60), 50);
+}
+
+#[test]
+fn a_cell_that_comes_again_has_what_this_node_has_counted() {
+    let mut bench = Bench::new(options());
+    bench.ask(key(1), 900);
+    bench.pass(TICK);
+    bench.cells.remove(&key(1));
+    assert!(bench.ask(key(1), 10) <= 10);
+    bench.pass(TICK);
+    assert!(bench.ask(key(1), 1_000) <= 110);
 }
 
 #[test]

@@ -87,13 +87,18 @@ fn check_all(items: &[Result<Item<'_>, String>], service: &Service) -> Response 
 }
 
 /// What would be decided.
-pub(crate) fn peek(body: &[u8], style: HeaderStyle, app: &App) -> Result<Response, Problem> {
-    told(body, style, app, Service::peek)
+pub(crate) async fn peek(body: &[u8], style: HeaderStyle, app: &App) -> Result<Response, Problem> {
+    let item = Item::read(body).and_then(Item::without_expiry).map_err(Problem::invalid)?;
+    // Nobody here may have asked for the key lately, and so know what it has left.
+    let _contacts = meet([&item], app).await;
+    let service = &*app.service;
+    let decision = item.with(service, |request| service.peek(request));
+    Ok(shown(&decision.map_err(Problem::invalid)?, style, service))
 }
 
 /// Gives back what a request cost.
 pub(crate) fn refund(body: &[u8], style: HeaderStyle, app: &App) -> Result<Response, Problem> {
-    told(body, style, app, Service::refund)
+    Ok(shown(&asked(body, app, Service::refund)?, style, &app.service))
 }
 
 /// Makes a request's keys as new.
@@ -101,16 +106,6 @@ pub(crate) fn reset(body: &[u8], style: HeaderStyle, app: &App) -> Result<Respon
     let reset = |service: &Service, request: &Request<'_>| service.reset(request);
     let decision = asked(body, app, reset)?.map_err(Problem::shared_limit)?;
     Ok(shown(&decision, style, &app.service))
-}
-
-/// An answer to somebody who asked how things are: there is no denial in it.
-fn told(
-    body: &[u8],
-    style: HeaderStyle,
-    app: &App,
-    ask: fn(&Service, &Request<'_>) -> Decision,
-) -> Result<Response, Problem> {
-    Ok(shown(&asked(body, app, ask)?, style, &app.service))
 }
 
 fn asked<T>(
@@ -123,6 +118,7 @@ fn asked<T>(
     item.with(service, |request| ask(service, request)).map_err(Problem::invalid)
 }
 
+/// An answer to somebody who asked how things are: there is no denial in it.
 fn shown(decision: &Decision, style: HeaderStyle, service: &Service) -> Response {
     let mut out = Vec::with_capacity(160);
     out.push(b'{');

@@ -21,6 +21,7 @@ type Answered = Result<Response, Problem>;
 #[derive(Clone, Copy)]
 enum Post {
     Check,
+    Peek,
     Reserve,
     /// Whatever never waits.
     Other(fn(&[u8], HeaderStyle, &App) -> Answered),
@@ -28,7 +29,7 @@ enum Post {
 
 const POSTS: [(&str, Post); 9] = [
     ("/v1/check", Post::Check),
-    ("/v1/peek", Post::Other(decisions::peek)),
+    ("/v1/peek", Post::Peek),
     ("/v1/refund", Post::Other(decisions::refund)),
     ("/v1/reset", Post::Other(decisions::reset)),
     ("/v1/explain", Post::Other(decisions::explain)),
@@ -42,6 +43,7 @@ impl Post {
     async fn answer(self, body: &[u8], style: HeaderStyle, stamp: bool, app: &App) -> Answered {
         match self {
             Self::Check => decisions::check(body, style, stamp, app).await,
+            Self::Peek => decisions::peek(body, style, app).await,
             Self::Reserve => reservations::reserve(body, style, app).await,
             Self::Other(answer) => answer(body, style, app),
         }

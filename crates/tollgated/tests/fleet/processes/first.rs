@@ -1,6 +1,8 @@
 //! What the first requests of a key find: a fleet that knows that nothing was spent yet.
 
 use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::Duration;
 
 use super::course::alone;
 use super::load::{Door, Outcome};
@@ -12,7 +14,7 @@ fn allowed_at_first(door: SocketAddr, name: &str) -> usize {
     let checks = (0..FIRST).map(|number| door.check(&format!("{name}-{number}")));
     let outcomes: Vec<Outcome> = checks.map(|outcome| outcome.expect("an answer")).collect();
     // Only a machine that is busy answers too late to be waited for.
-    assert!(!outcomes.contains(&Outcome::Denied), "there was room: {outcomes:?}");
+    assert!(!outcomes.contains(&Outcome::Denied), "there was room: {name} {outcomes:?}");
     outcomes.iter().filter(|outcome| **outcome == Outcome::Allowed).count()
 }
 
@@ -32,6 +34,9 @@ fn a_key_has_its_burst_at_once_in_a_new_fleet_and_after_a_rolling_restart() {
         fleet.daemon(index).restart();
         fleet.wait_until_whole();
     }
+    // Not a promise of the moment in which the last keys change hands: one key of thirty was denied
+    // in it once, on a busy machine.
+    sleep(Duration::from_millis(200));
     for (index, door) in doors.iter().enumerate() {
         let allowed = allowed_at_first(*door, &format!("later-{index}"));
         assert!(allowed > FIRST / 2, "{allowed} of {FIRST}");
@@ -44,7 +49,7 @@ fn a_key_has_its_burst_at_once_in_a_new_fleet_and_after_a_rolling_restart() {
 #[test]
 fn a_key_that_is_asked_for_now_and_then_is_not_denied_while_there_is_room() {
     let _alone = alone();
-    let (_fleet, doors) = Fleet::with_doors(2, TEN_A_SECOND, &[]);
+    let (fleet, doors) = Fleet::with_doors(2, TEN_A_SECOND, &[]);
     let door = Door::Tcp(doors[1]);
     let mut missed = Vec::new();
     for round in 0..ROUNDS {
@@ -55,6 +60,10 @@ fn a_key_that_is_asked_for_now_and_then_is_not_denied_while_there_is_room() {
             }
         }
     }
+    // Whoever looks at a key that nobody has asked for is told of all that it has.
+    let body = r#"{"entries":{"tenant":"nobody"}}"#;
+    let told = fleet.member(0).http().post("/v1/peek", body).json();
+    assert_eq!((&told["allowed"], &told["remaining"]), (&true.into(), &20.into()), "{told}");
     // A machine that is busy answers some too late to be waited for.
     assert!(missed.len() < FIRST * ROUNDS / 10, "{missed:?}");
 }
