@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::course::{Course, Form, alone, envelope, ms, policy};
+use super::course::{Course, Form, NOISY, alone, envelope, ms, policy};
+use super::judge;
 use super::load::{Door, now_ns};
 use crate::harness::Fleet;
 
@@ -164,6 +165,13 @@ fn cut_off(form: Form, cut: Cut, on_coordinator_loss: &str) {
     let observed = course.most(ENVELOPE_OBSERVED);
     outcomes.judge(beyond.min(observed));
     outcomes.judge_quiet();
+    let mut of_others = outcomes.of(NOISY);
+    of_others.retain(|answer| answer.daemon != victim);
+    let (_, served) = judge::longest_gap(&of_others, began, healed);
+    outcomes.line(&format!(
+        "its keys were served again by others after {:.0} ms (bar: 2,200 ms)",
+        ms(served - began)
+    ));
     outcomes.line(&format!("daemons say that {observed} units are explained by the overlap"));
     outcomes.line(&format!(
         "cut off for {:.1} s; {beyond} units beyond the bound are the envelope; whole again {:.0} \
