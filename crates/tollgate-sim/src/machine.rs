@@ -29,7 +29,7 @@ struct Kept {
     drained: Option<Drained>,
     returned: u64,
     waiters: VecDeque<Waiter>,
-    /// The first waiter's cost, as the node was told.
+    /// [`Self::first`], as the node was told.
     told_first: (u64, bool),
 }
 

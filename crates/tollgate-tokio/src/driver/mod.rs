@@ -331,7 +331,7 @@ impl Driver {
 
     fn publish(&mut self, now: Instant) {
         self.state.published_at = now;
-        self.state.is_ready |= self.is_linked() && self.node.is_settled();
+        self.state.is_ready = self.state.is_ready || self.is_linked() && self.node.is_settled();
         let (waiting, refused) = self.waiting.counts();
         let status = MemberStatus {
             node: self.me,

@@ -72,13 +72,6 @@ impl Floor {
     pub fn reads(self, tier: Tier, counted: u64) -> bool {
         tier > Tier::Idle || (self.0 > 0 && counted >= self.0)
     }
-
-    /// Whether a key is to be read now: `age` after it was read, or never yet. What was never read
-    /// is read at once, so that a burst on a new key is measured against the whole fleet.
-    #[must_use]
-    pub fn is_due(self, tier: Tier, counted: u64, age: Option<Duration>, sync: Duration) -> bool {
-        self.reads(tier, counted) && age.is_none_or(|age| age >= tier.interval(sync))
-    }
 }
 
 #[cfg(test)]
@@ -138,8 +131,9 @@ mod tests {
     #[test]
     fn an_idle_key_is_read_once_this_node_has_counted_enough_of_it() {
         let (floor, sync) = (Floor::new(10, &window(15_000)), Duration::from_secs(15));
-        let due = |tier, counted, age: Option<u64>| {
-            floor.is_due(tier, counted, age.map(Duration::from_secs), sync)
+        let is_old = |tier: Tier, age| Duration::from_secs(age) >= tier.interval(sync);
+        let due = |tier: Tier, counted, age: Option<u64>| {
+            floor.reads(tier, counted) && age.is_none_or(|age| is_old(tier, age))
         };
         assert!(!due(Tier::Idle, 9, None));
         assert!(due(Tier::Idle, 10, None));
@@ -150,7 +144,7 @@ mod tests {
             due(Tier::Hot, 0, None) && !due(Tier::Hot, 0, Some(7)) && due(Tier::Hot, 0, Some(8))
         );
         let never = Floor::new(0, &window(15_000));
-        assert!(!never.is_due(Tier::Idle, u64::MAX, None, sync));
-        assert!(never.is_due(Tier::Low, 0, None, sync));
+        assert!(!never.reads(Tier::Idle, u64::MAX));
+        assert!(never.reads(Tier::Low, 0));
     }
 }

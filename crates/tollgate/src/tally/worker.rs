@@ -16,7 +16,7 @@ use super::{Estimate, WallTime, Window};
 use crate::key::{KeyHashing, KeyId};
 use crate::time::Instant;
 pub use io::{Count, Input, Outcome, Output, WorkerCounts, WorkerOptions};
-use key::{Asked, Key, Waiting};
+use key::{Asked, Key, Place, Waiting, place};
 
 /// One node's side of one store. It has as many keys as there are cells.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Worker {
     options: WorkerOptions,
     keys: HashMap<KeyId, Key, KeyHashing>,
     /// What waits to be written, first what is read the shortest.
-    writes: BTreeMap<(WallTime, u64, KeyId), Waiting>,
+    writes: BTreeMap<Place, Waiting>,
     /// When keys are to be looked at.
     due: BTreeSet<(Instant, KeyId)>,
     under_way: Option<Step>,
@@ -128,7 +128,7 @@ impl Worker {
             let number = window.number(wall);
             key.note(number, units);
             let is_full = self.writes.len() >= self.options.writes_max;
-            let place = (window.end(number), number, id);
+            let place = place(&window, number, id);
             // What waits for the same window of the same key takes no other place.
             match self.writes.get_mut(&place) {
                 Some(waiting) => {
@@ -176,14 +176,23 @@ impl Worker {
         if counts.is_empty() {
             return;
         }
+        let write = |command, part: &[Count]| Output::Write { command, counts: part.to_vec() };
+        self.under_way = Some(Step::Writes(self.command(&counts, write)));
+    }
+
+    /// Goes with as many commands as it takes; returns what each of them has.
+    fn command<T: Copy>(
+        &mut self,
+        all: &[T],
+        output: impl Fn(u64, &[T]) -> Output,
+    ) -> HashMap<u64, Vec<T>> {
         let mut commands = HashMap::new();
-        for part in counts.chunks(self.options.keys_per_command) {
+        for part in all.chunks(self.options.keys_per_command) {
             self.commands += 1;
-            let command = self.commands;
-            self.outputs.push_back(Output::Write { command, counts: part.to_vec() });
-            commands.insert(command, part.to_vec());
+            self.outputs.push_back(output(self.commands, part));
+            commands.insert(self.commands, part.to_vec());
         }
-        self.under_way = Some(Step::Writes(commands));
+        commands
     }
 
     fn written(&mut self, command: u64, outcome: Outcome, now: Instant, wall: WallTime) {
@@ -191,22 +200,19 @@ impl Worker {
         let Some(counts) = commands.remove(&command) else { return };
         let is_last = commands.is_empty();
         for Count { key: id, number, units, window } in counts {
-            match outcome {
+            let counted = match outcome {
                 Outcome::NotSent => {
-                    let place = (window.end(number), number, id);
+                    let place = place(&window, number, id);
                     let waiting = self.writes.entry(place).or_insert(Waiting { units: 0, window });
                     waiting.units += units;
+                    continue;
                 }
-                Outcome::Done => {
-                    self.settle(id, units);
-                    self.counts.written += units;
-                }
+                Outcome::Done => &mut self.counts.written,
                 // It may be there: a second time would be one too many.
-                Outcome::Unknown => {
-                    self.settle(id, units);
-                    self.counts.unknown += units;
-                }
-            }
+                Outcome::Unknown => &mut self.counts.unknown,
+            };
+            *counted += units;
+            self.settle(id, units);
         }
         if is_last {
             self.under_way = None;
@@ -244,14 +250,11 @@ impl Worker {
             return;
         }
         self.silent_since.get_or_insert(now);
-        let mut commands = HashMap::new();
-        for part in asked.chunks(self.options.keys_per_command) {
-            self.commands += 1;
-            let command = self.commands;
+        let read = |command, part: &[Asked]| {
             let keys = part.iter().map(|asked| (asked.key, asked.window.number(wall))).collect();
-            self.outputs.push_back(Output::Read { command, keys });
-            commands.insert(command, part.to_vec());
-        }
+            Output::Read { command, keys }
+        };
+        let commands = self.command(&asked, read);
         self.under_way = Some(Step::Reads { sent_at: now, wall, commands });
     }
 

@@ -57,12 +57,15 @@ pub(super) fn watch<C: Types>(raft: &Raft<C, Machine>) -> watch::Receiver<Leader
     let following = async move {
         while metrics.changed().await.is_ok() {
             let now = leadership(&metrics.borrow_watched());
-            if let Leadership::Failed { why } = &now {
+            let is_news =
+                sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+            if let Leadership::Failed { why } = now
+                && is_news
+            {
                 error!(target: "coordinator",
                        "this replica has stopped: {why}; its daemon goes on by the limits that it \
                         knows, and is to be started again once that is mended");
             }
-            sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         }
         let why = String::from("the replica was stopped");
         sender.send_if_modified(|last| match last {

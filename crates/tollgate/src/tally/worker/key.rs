@@ -8,6 +8,13 @@ use crate::key::KeyId;
 use crate::tally::{Estimate, Floor, Tier, WallTime, Window};
 use crate::time::Instant;
 
+/// Where the units of one window of a key wait: first what is read the shortest.
+pub(super) type Place = (WallTime, u64, KeyId);
+
+pub(super) fn place(window: &Window, number: u64, key: KeyId) -> Place {
+    (window.end(number), number, key)
+}
+
 /// Units that wait to be written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
@@ -89,13 +96,13 @@ impl Key {
     pub(super) fn asked(
         &self,
         id: KeyId,
-        writes: &BTreeMap<(WallTime, u64, KeyId), Waiting>,
+        writes: &BTreeMap<Place, Waiting>,
         wall: WallTime,
     ) -> Asked {
         let number = self.window.number(wall);
         let numbers = [number.checked_sub(1), Some(number)];
         let waits = |number| {
-            let waiting = writes.get(&(self.window.end(number), number, id));
+            let waiting = writes.get(&place(&self.window, number, id));
             waiting.map_or(0, |waiting| waiting.units)
         };
         let own = |number| {

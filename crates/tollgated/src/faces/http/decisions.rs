@@ -88,8 +88,8 @@ fn check_all(items: &[Result<Item<'_>, String>], service: &Service) -> Response 
 
 /// What would be decided.
 pub(crate) async fn peek(body: &[u8], style: HeaderStyle, app: &App) -> Result<Response, Problem> {
-    let item = Item::read(body).and_then(Item::without_expiry).map_err(Problem::invalid)?;
-    // Nobody here may have asked for the key lately, and so know what it has left.
+    let item = one(body)?;
+    // What a key has left that nobody here has asked for lately its owner knows.
     let _contacts = meet([&item], app).await;
     let service = &*app.service;
     let decision = item.with(service, |request| service.peek(request));
@@ -114,8 +114,12 @@ fn asked<T>(
     ask: impl FnOnce(&Service, &Request<'_>) -> T,
 ) -> Result<T, Problem> {
     let service = &*app.service;
-    let item = Item::read(body).and_then(Item::without_expiry).map_err(Problem::invalid)?;
-    item.with(service, |request| ask(service, request)).map_err(Problem::invalid)
+    one(body)?.with(service, |request| ask(service, request)).map_err(Problem::invalid)
+}
+
+/// The one request in a body.
+fn one(body: &[u8]) -> Result<Item<'_>, Problem> {
+    Item::read(body).and_then(Item::without_expiry).map_err(Problem::invalid)
 }
 
 /// An answer to somebody who asked how things are: there is no denial in it.

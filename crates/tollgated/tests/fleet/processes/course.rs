@@ -81,18 +81,14 @@ impl Course {
     /// Three daemons on loopback, one tenant's owner chosen as the victim, clients at work.
     pub(crate) fn start(title: &str, form: Form, options: &[&str]) -> Self {
         let alone = alone();
-        let limit = form.limit();
-        let (fleet, doors) = Fleet::with_doors(3, &policy(&limit), options);
-        let doors = doors.into_iter().map(Door::Tcp).collect();
+        let (fleet, doors) = three(form, options);
         Self::with(title, form, fleet, doors, alone)
     }
 
     /// The same, and the victim leads the coordinator's replicas or does not, as wanted.
     pub(crate) fn start_at(title: &str, form: Form, leads: bool) -> Self {
         let alone = alone();
-        let limit = form.limit();
-        let (fleet, doors) = Fleet::with_doors(3, &policy(&limit), &[]);
-        let doors: Vec<Door> = doors.into_iter().map(Door::Tcp).collect();
+        let (fleet, doors) = three(form, &[]);
         let led = doors[0].get("/v1/fleet");
         let members = led["members"].as_array().expect("members");
         let leader = members.iter().find(|member| member["is_leader"] == true);
@@ -298,6 +294,12 @@ impl Outcomes {
     pub(crate) fn lines(&self) -> &str {
         &self.lines
     }
+}
+
+/// Three daemons on loopback, and their doors.
+fn three(form: Form, options: &[&str]) -> (Fleet, Vec<Door>) {
+    let (fleet, doors) = Fleet::with_doors(3, &policy(&form.limit()), options);
+    (fleet, doors.into_iter().map(Door::Tcp).collect())
 }
 
 /// The policy with one limit of the whole fleet.
