@@ -52,7 +52,7 @@ impl Address {
         }
     }
 
-    /// Takes the address; nobody can connect yet. With `shared`, another process may listen at the
+    /// Takes the address; nobody is let in yet. With `shared`, another process may listen at the
     /// same TCP address, so that a successor can start before this one ends.
     pub(crate) fn bind(&self, shared: bool) -> io::Result<Bound> {
         match self {
@@ -72,6 +72,8 @@ impl Address {
                 let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
                 socket.set_nonblocking(true)?;
                 socket.bind(&SockAddr::unix(path)?)?;
+                // At once: a socket that nobody listens at looks left behind.
+                socket.listen(BACKLOG)?;
                 let inode = std::fs::symlink_metadata(path)?.ino();
                 Ok(Bound { socket, file: Some(SocketFile { path: path.clone(), inode }) })
             }
@@ -79,7 +81,7 @@ impl Address {
     }
 }
 
-/// A socket that has its address, and does not listen.
+/// A socket that has its address, and takes nobody yet.
 pub(crate) struct Bound {
     socket: socket2::Socket,
     file: Option<SocketFile>,
@@ -209,6 +211,18 @@ const BACKLOG: i32 = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_is_taken_does_not_look_left_behind() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let address = Address::Unix(path.clone());
+        let bound = address.bind(false).expect("a free path");
+        let other = address.bind(false).map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(other, Err(io::ErrorKind::AddrInUse));
+        drop(bound);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn only_a_socket_that_nobody_listens_at_is_removed() {
