@@ -44,6 +44,9 @@ pub struct FleetOptions {
     pub keys_max: u64,
     /// What becomes of a new key when that many are in use.
     pub table_full: TableFull,
+    /// Whether limits with the guarantee `tally` are counted in a store; see
+    /// [`Options::tally`].
+    pub tally: bool,
     /// Where the time comes from.
     pub clock: Clock,
     /// Times of the whole fleet: the same on all members.
@@ -60,6 +63,7 @@ impl Default for FleetOptions {
             weight: 1,
             keys_max: 1_000_000,
             table_full: TableFull::default(),
+            tally: false,
             clock: Clock::monotonic(),
             sessions: SessionOptions::default(),
         }
@@ -473,6 +477,7 @@ fn limiter_of(options: &FleetOptions, secret: Secret) -> Result<(Limiter, Arc<En
         clock: options.clock.clone(),
         secret,
         fleet: true,
+        tally: options.tally,
     };
     let limiter = Limiter::new(Vec::new(), options).map_err(|error| error.to_string())?;
     let enforced = limiter.clone();

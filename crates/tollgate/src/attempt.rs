@@ -154,7 +154,7 @@ impl Core {
         let shared = rule.shared()?;
         let (key, is_new) = self.note_shared(rule, shared, want, true)?;
         if is_new {
-            self.arrived(shared, key, want, names);
+            self.arrived(rule, key, want, names);
         }
         Some(Wait::Credit { key, limit: shared.number, cost: want.cost })
     }

@@ -5,6 +5,7 @@
 //! limits) goes through the lock of the key's segment, out of line.
 
 mod shared;
+mod tallied;
 mod wants;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::fleet::Membership;
 use crate::gcra::{Charge, Meter, Verdict};
 use crate::key::{KeyId, Secret};
 use crate::mutant::lacks;
-use crate::rules::{Rule, RuleSet, Tuning};
+use crate::rules::{Kind, Rule, RuleSet, Tuning};
 use crate::table::{Found, Full, Locked, Table};
 use crate::time::{Clock, Instant};
 
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) changing: Mutex<()>,
     /// What a member of a fleet has besides.
     pub(crate) member: Option<Membership>,
+    /// The same for limits that are counted in a store.
+    pub(crate) tally: Option<Membership>,
 }
 
 /// What becomes of a new key when the table is full of keys that are not as new.
@@ -80,6 +83,14 @@ impl Trace {
             Self::None | Self::Cell(_) => None,
         }
     }
+
+    /// Whose cell began with the step.
+    pub(crate) fn began(self) -> Option<KeyId> {
+        match self {
+            Self::Charge(Passed { key, began: true, .. }) | Self::Cell(key) => Some(key),
+            Self::Charge(_) | Self::None => None,
+        }
+    }
 }
 
 /// A charge that was made.
@@ -91,6 +102,8 @@ pub(crate) struct Passed {
     /// The cell that was charged: the key's own, or the one that stands in for it.
     key: KeyId,
     meta: Meta,
+    /// Whether the cell, which others have a say in, began with it.
+    began: bool,
 }
 
 /// The rule set is no longer in force; the step had no effect.
@@ -106,9 +119,10 @@ impl Core {
         now: Instant,
     ) -> Result<Step<'r>, Stale> {
         let rule = &*rules.rules[want.rule as usize];
-        match rule.shared() {
-            Some(shared) => Ok(self.charge_shared(rule, shared, want, now)),
-            None => self.charge(rules, want, now),
+        match &rule.kind {
+            Kind::Credit(shared) => Ok(self.charge_shared(rule, shared, want, now)),
+            Kind::Count(tallied) => Ok(self.charge_tallied(rule, tallied, want, now)),
+            Kind::Open | Kind::Rate => self.charge(rules, want, now),
         }
     }
 
@@ -247,8 +261,10 @@ impl Core {
         now: Instant,
     ) -> Result<Step<'r>, Stale> {
         let rule = &*rules.rules[want.rule as usize];
-        if let Some(shared) = rule.shared() {
-            return Ok(self.look_shared(rule, shared, want, now));
+        match &rule.kind {
+            Kind::Credit(shared) => return Ok(self.look_shared(rule, shared, want, now)),
+            Kind::Count(tallied) => return Ok(self.look_tallied(tallied, want, now)),
+            Kind::Open | Kind::Rate => {}
         }
         let (tuning, found) = match self.find_tuned(rules, want)? {
             Some((tuning, found)) => (tuning, found),
@@ -275,9 +291,9 @@ impl Core {
     /// If nobody charged the key since, its state before is put back. Otherwise the granules are
     /// taken off the state, less what has leaked since: that may have been spent again.
     pub(crate) fn undo(&self, rules: &RuleSet, want: &Want, passed: &Passed) {
-        if let Some(shared) = rules.rules[want.rule as usize].shared() {
+        if let Some(credits) = rules.rules[want.rule as usize].credits() {
             let Charge { cost, at, .. } = passed.charge;
-            return shared.credits.refund(passed.key, cost, at, self.clock.now());
+            return credits.refund(passed.key, cost, at, self.clock.now());
         }
         let own = Want { key: passed.key, ..*want };
         loop {
@@ -307,8 +323,8 @@ impl Core {
 
     /// Gives a key back what it still owes, up to the cost.
     pub(crate) fn give_back(&self, rules: &RuleSet, want: &Want, now: Instant) {
-        if let Some(shared) = rules.rules[want.rule as usize].shared() {
-            return shared.credits.refund(want.key, want.cost, now, now);
+        if let Some(credits) = rules.rules[want.rule as usize].credits() {
+            return credits.refund(want.key, want.cost, now, now);
         }
         self.adjust(rules, want, |tuning, state| {
             tuning.meter.map(|meter| meter.give_back(state, want.cost, now))
@@ -378,7 +394,8 @@ impl<'r> Step<'r> {
     #[inline]
     fn passed(want: &Want, meter: &'r Meter, meta: Meta, at: Instant, moved: Moved) -> Self {
         let charge = Charge { cost: want.cost, tat: moved.next, at };
-        let passed = Passed { charge, before: moved.before, key: want.key, meta };
+        let (key, before) = (want.key, moved.before);
+        let passed = Passed { charge, before, key, meta, began: false };
         Self {
             outcome: Outcome::Allowed,
             tat: moved.next,

@@ -6,6 +6,7 @@
 //! decided elsewhere. The rules are those of the guarantee `eventual`: nothing that was permitted
 //! is ever cut, what is returned is taken first, and units never come back into a cell.
 
+mod counted;
 mod refund;
 mod writer;
 
@@ -17,7 +18,9 @@ use crate::key::KeyId;
 use crate::mutant::lacks;
 use crate::policy::FleetLimitId;
 use crate::table::{Found, Full, Table};
+use crate::tally::Leak;
 use crate::time::Instant;
+use counted::admits;
 use refund::{REFUND_AGE_MAX, Refund};
 pub use writer::{Drained, Permit};
 
@@ -85,20 +88,28 @@ pub enum Charged {
 
 /// What is asked of a key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct Asked<'a> {
     pub(crate) key: KeyId,
     limit: FleetLimitId,
     pub(crate) cost: u64,
+    /// How its estimate leaks; none if it is judged by what is permitted.
+    leak: Option<&'a Leak>,
     /// Whether the caller waits if it does not pass, so that it counts as no denial.
     waits: bool,
     /// Whether the key stands in for others of its limit that found no room: there is more for it.
     is_spare: bool,
 }
 
-impl Asked {
+impl<'a> Asked<'a> {
     #[inline(always)]
     pub(crate) fn new(key: KeyId, limit: FleetLimitId, cost: u64) -> Self {
-        Self { key, limit, cost, waits: false, is_spare: false }
+        Self { key, limit, cost, leak: None, waits: false, is_spare: false }
+    }
+
+    /// Of a key that is judged by an estimate.
+    #[inline(always)]
+    pub(crate) fn counted(key: KeyId, limit: FleetLimitId, cost: u64, leak: &'a Leak) -> Self {
+        Self { leak: Some(leak), ..Self::new(key, limit, cost) }
     }
 
     #[inline(always)]
@@ -211,7 +222,7 @@ impl Credits {
         while let Some(found) = self.table.find(key) {
             let slot = self.table.slot(found.place);
             let at = Position::of(found.state);
-            let judged = judge(slot, at, cost, now);
+            let judged = permits(slot, at, cost, now);
             let remaining = slot.credit().line().saturating_sub(at.taken);
             if slot.still_has(found.state) {
                 return judged.map_or_else(|denied| denied, |_| Charged::Allowed { remaining });
@@ -312,10 +323,8 @@ impl Credits {
         // Each further turn means that somebody else changed the cell.
         loop {
             let slot = self.table.slot(found.place);
-            match judge(slot, Position::of(found.state), asked.cost, now) {
-                Ok(taken) => {
-                    // Before the exchange, after which the cell may leave.
-                    let line = slot.credit().line();
+            match judge(slot, Position::of(found.state), asked, now) {
+                Ok((taken, line)) => {
                     if self.advance(&found, taken) {
                         return Charged::Allowed { remaining: line.saturating_sub(taken) };
                     }
@@ -433,15 +442,35 @@ impl fmt::Debug for Credits {
     }
 }
 
-/// Up to where a charge takes the line, or why it does not pass.
+/// Up to where a charge takes the line, and where that is used up; or why it does not pass.
 #[inline(always)]
-fn judge(slot: &Slot<Credit>, at: Position, cost: u64, now: Instant) -> Result<u64, Charged> {
+fn judge(
+    slot: &Slot<Credit>,
+    at: Position,
+    asked: &Asked<'_>,
+    now: Instant,
+) -> Result<(u64, u64), Charged> {
+    match asked.leak {
+        None => permits(slot, at, asked.cost, now),
+        Some(leak) => admits(slot, at, leak, asked.cost, now),
+    }
+}
+
+/// The same by what is permitted.
+#[inline(always)]
+fn permits(
+    slot: &Slot<Credit>,
+    at: Position,
+    cost: u64,
+    now: Instant,
+) -> Result<(u64, u64), Charged> {
     let (deadline, ceiling) = slot.credit().permission();
     if now.as_nanos() >= deadline {
         return Err(STALE);
     }
     match at.taken.checked_add(cost) {
-        Some(next) if next <= ceiling => Ok(next),
+        // Before the exchange, after which the cell may leave.
+        Some(next) if next <= ceiling => Ok((next, slot.credit().line())),
         _ => Err(Charged::OverLimit { remaining: slot.credit().line().saturating_sub(at.taken) }),
     }
 }

@@ -4,16 +4,18 @@
 //! undone in reverse if a race is lost. Which limits there are, and how a key is charged, is known
 //! elsewhere.
 
+mod others;
+
 use std::collections::HashSet;
 
-use crate::charge::{Charges, Core, Names, Passed, Stale, Step, Trace, Want, Wants};
+use crate::charge::{Charges, Core, Names, Passed, Stale, Step, Want, Wants};
 use crate::counts::Event;
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
 use crate::fleet::Parts;
 use crate::gcra::Retry;
 use crate::mutant::lacks;
 use crate::request::Request;
-use crate::rules::{Domain, Rule, RuleSet, Shared};
+use crate::rules::{Domain, Kind, Rule, RuleSet};
 use crate::time::Instant;
 use crate::walk::{End, Paths};
 
@@ -73,59 +75,17 @@ impl Core {
         names: Names<'_>,
     ) -> Result<Decision, Stale> {
         let rule = &*rules.rules[want.rule as usize];
-        if let Some(shared) = rule.shared() {
-            return Ok(self.decide_shared(rule, shared, want, now, names));
+        match &rule.kind {
+            Kind::Credit(shared) => {
+                return Ok(self.decide_shared(rule, shared, want, now, names));
+            }
+            Kind::Count(tallied) => {
+                return Ok(self.decide_tallied(rule, tallied, want, now, names));
+            }
+            Kind::Open | Kind::Rate => {}
         }
         let step = self.charge(rules, want, now)?;
         Ok(conclude(rule, want, &step, now))
-    }
-
-    /// The same by credit. Not inlined, so that limits of this node are none the slower.
-    #[inline(never)]
-    fn decide_shared(
-        &self,
-        rule: &Rule,
-        shared: &Shared,
-        want: &Want,
-        now: Instant,
-        names: Names<'_>,
-    ) -> Decision {
-        let step = self.charge_shared(rule, shared, want, now);
-        if let Trace::Cell(key) = step.trace {
-            self.arrived(shared, key, want, names);
-        }
-        if step.outcome != Outcome::Allowed {
-            self.refuse_shared(rule, shared, want, step.outcome, names);
-        }
-        conclude(rule, want, &step, now)
-    }
-
-    /// Tells a key that is decided by credit what it was refused, if more of it would help.
-    fn refuse_shared(
-        &self,
-        rule: &Rule,
-        shared: &Shared,
-        want: &Want,
-        outcome: Outcome,
-        names: Names<'_>,
-    ) {
-        let helps = match outcome {
-            Outcome::Denied(Reason::Stale | Reason::OverLimit) => true,
-            Outcome::Denied(
-                Reason::CostExceedsBurst
-                | Reason::KeyTableFull
-                | Reason::QueueFull
-                | Reason::Deadline,
-            )
-            | Outcome::Allowed => false,
-        };
-        let meter = rule.shared_meter(shared, want.key);
-        if helps
-            && meter.is_some_and(|meter| want.cost <= meter.burst())
-            && let Some((key, true)) = self.note_shared(rule, shared, want, false)
-        {
-            self.arrived(shared, key, want, names);
-        }
     }
 
     /// What the steps of a decision come to. One limit is charged at once; of several all are
@@ -181,11 +141,15 @@ impl Core {
     ) {
         findings.count(rules, wants);
         for (index, want) in wants.iter().enumerate() {
-            if let Some(seen) = findings.seen(index)
-                && let Some(shared) = seen.rule.shared()
-                && want.cost > 0
-            {
-                self.refuse_shared(seen.rule, shared, want, seen.outcome, names);
+            let Some(seen) = findings.seen(index).filter(|_| want.cost > 0) else { continue };
+            match &seen.rule.kind {
+                Kind::Credit(shared) => {
+                    self.refuse_shared(seen.rule, shared, want, seen.outcome, names);
+                }
+                Kind::Count(tallied) if seen.outcome != Outcome::Allowed => {
+                    self.refuse_counted(seen.rule, tallied, want, names);
+                }
+                Kind::Open | Kind::Rate | Kind::Count(_) => {}
             }
         }
     }
@@ -217,8 +181,8 @@ impl Core {
             match self.step(rules, want, now) {
                 Ok(step) => {
                     made.push(step.trace.passed());
-                    if let (Trace::Cell(key), Some(shared)) = (step.trace, rule.shared()) {
-                        self.arrived(shared, key, want, names);
+                    if let Some(key) = step.trace.began() {
+                        self.arrived(rule, key, want, names);
                     }
                     findings.add(rule, want, &step, now);
                 }

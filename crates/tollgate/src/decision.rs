@@ -22,19 +22,20 @@ pub struct Decision {
 pub(crate) struct Decided {
     pub(crate) limit: LimitId,
     pub(crate) cost: u64,
-    /// The key's TAT; its units left, if the meter [estimates](Meter::estimates).
+    /// The key's TAT; its units left, if [no more is known](Meter::knows_what_is_left).
     pub(crate) tat: u64,
     pub(crate) meter: Meter,
 }
 
 impl Decided {
     fn tat(&self, now: Instant) -> u64 {
-        if self.meter.estimates() { self.meter.tat_with(self.tat, now) } else { self.tat }
+        let is_left = self.meter.knows_what_is_left();
+        if is_left { self.meter.tat_with(self.tat, now) } else { self.tat }
     }
 
     /// Units left at `now`, when it was decided.
     pub(crate) fn remaining(&self, now: Instant) -> u64 {
-        if self.meter.estimates() {
+        if self.meter.knows_what_is_left() {
             return self.tat.min(self.meter.burst());
         }
         self.meter.remaining(self.tat, now)
@@ -152,7 +153,8 @@ impl Decision {
     }
 
     /// Whether what it says besides the answer is estimated: the limit is one of a fleet, and what
-    /// the fleet has left is what the key's owner said last, less what was spent here since.
+    /// the fleet has left is what the key's owner, or the store in which it is counted, said last,
+    /// less what was spent here since.
     #[must_use]
     pub fn is_estimated(&self) -> bool {
         self.decided.is_some_and(|decided| decided.meter.estimates())
@@ -206,7 +208,9 @@ impl Decision {
             return None;
         };
         Some(match reason {
-            Reason::OverLimit if decided.meter.estimates() => decided.retry_with_news(self.now),
+            Reason::OverLimit if decided.meter.knows_what_is_left() => {
+                decided.retry_with_news(self.now)
+            }
             Reason::OverLimit => decided.meter.retry(decided.tat, decided.cost, self.now),
             Reason::CostExceedsBurst => Retry::Never,
             Reason::KeyTableFull => {

@@ -32,8 +32,19 @@ pub(crate) struct Meter {
     /// Granules in a token, as a power of two; negative when a granule is several tokens.
     shift: i8,
     oversize: Oversize,
-    /// Whether what a key has left is known from others, and only about.
-    estimates: bool,
+    basis: Basis,
+}
+
+/// From what is known of a key that which is said of it follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Basis {
+    /// Its TAT.
+    #[default]
+    Tat,
+    /// The tokens that are left, about.
+    Left,
+    /// The tokens that it owes, about.
+    Level,
 }
 
 /// What becomes of a cost above the burst.
@@ -104,17 +115,35 @@ impl Meter {
             late: u64::from(!on_grid),
             shift,
             oversize,
-            estimates: false,
+            basis: Basis::Tat,
         }
     }
 
     /// The same for keys of which only the tokens that are left are known, and they only about.
     pub(crate) fn estimating(self) -> Self {
-        Self { estimates: true, ..self }
+        Self { basis: Basis::Left, ..self }
     }
 
+    /// The same for keys whose level is known only about.
+    pub(crate) fn counting(self) -> Self {
+        Self { basis: Basis::Level, ..self }
+    }
+
+    /// Whether of a key only the tokens that are left are known.
+    pub(crate) fn knows_what_is_left(&self) -> bool {
+        self.basis == Basis::Left
+    }
+
+    /// Whether what a key has left is known from others, and only about.
     pub(crate) fn estimates(&self) -> bool {
-        self.estimates
+        self.basis != Basis::Tat
+    }
+
+    /// The TAT of a key that owes so many tokens at `now`.
+    #[inline]
+    pub(crate) fn tat_owing(&self, level: u64, now: Instant) -> u64 {
+        let next = u128::from(self.floor(now)) + granules_of(level, self.shift);
+        u64::try_from(next).unwrap_or(TAT_MAX).min(TAT_MAX)
     }
 
     /// The TAT of a key that has so many tokens left at `now`.

@@ -9,6 +9,7 @@ use crate::allowance::{Allowance, Fault};
 use crate::gcra::Oversize;
 use crate::rate::Rate;
 use crate::spec::LimitSpec;
+use crate::tally::{Meets, OnStale, Window};
 
 /// What a limit promises of each key, with rate R and burst B.
 ///
@@ -26,6 +27,12 @@ pub enum Guarantee {
     ///
     /// With 5,000/s and a burst of 10,000 all nodes together admit up to 20,000 in 2 s.
     Eventual,
+    /// About R·w in each window of w, in the whole fleet: an estimate from the counts that a store
+    /// has of two windows, which each node reads now and then. `docs/bounds.md` has its error.
+    ///
+    /// With 1,000 in 10 s and a tick of 1 s, 20 nodes that are all asked for as much at once admit
+    /// 1,000 and what comes in about two ticks.
+    Tally,
 }
 
 impl Guarantee {
@@ -35,6 +42,7 @@ impl Guarantee {
         match self {
             Self::Local => "local",
             Self::Eventual => "eventual",
+            Self::Tally => "tally",
         }
     }
 
@@ -43,18 +51,27 @@ impl Guarantee {
         let guarantee = match spec.guarantee {
             "local" => Self::Local,
             "eventual" => Self::Eventual,
-            "strict" | "share" | "tally" => {
-                let reason = "this version keeps only \"local\" and \"eventual\"";
+            "tally" => Self::Tally,
+            "strict" | "share" => {
+                let reason = "this version keeps only \"local\", \"eventual\" and \"tally\"";
                 return Err(Fault::new("guarantee", spec.guarantee, reason));
             }
             _ => {
-                let reason = "must be \"local\" or \"eventual\"";
+                let reason = "must be \"local\", \"eventual\" or \"tally\"";
                 return Err(Fault::new("guarantee", spec.guarantee, reason));
             }
         };
         match (spec.on_stale, guarantee) {
             (None, _) | (Some("deny"), Self::Eventual) => {}
-            (Some(word), Self::Local) => return Err(Fault::new("on_stale", word, ONLY_EVENTUAL)),
+            (Some("deny" | "share" | "allow"), Self::Tally) => {}
+            (Some(word), Self::Tally) => {
+                let reason = "must be \"allow\", \"share\" or \"deny\"";
+                return Err(Fault::new("on_stale", word, reason));
+            }
+            (Some(word), Self::Local) => {
+                let reason = "has a meaning only with guarantee = \"eventual\" or \"tally\"";
+                return Err(Fault::new("on_stale", word, reason));
+            }
             (Some(word @ ("share" | "allow")), Self::Eventual) => {
                 let reason = "this version keeps only \"deny\"";
                 return Err(Fault::new("on_stale", word, reason));
@@ -62,6 +79,15 @@ impl Guarantee {
             (Some(word), Self::Eventual) => {
                 return Err(Fault::new("on_stale", word, "must be \"deny\""));
             }
+        }
+        if guarantee == Self::Tally && spec.oversize == Oversize::Pace {
+            let reason =
+                "a cost above the threshold never passes with \"tally\": must be \"never\"";
+            return Err(Fault::new("oversize", "pace", reason));
+        }
+        if let (Some(word), Self::Local | Self::Eventual) = (spec.count, guarantee) {
+            let reason = "has a meaning only with guarantee = \"tally\"";
+            return Err(Fault::new("count", word, reason));
         }
         if guarantee == Self::Eventual && spec.oversize == Oversize::Pace {
             let reason = "a fleet permits at most the burst at once, so that with \"eventual\" a \
@@ -96,7 +122,7 @@ impl Sharing {
             None => Ok(None),
         };
         let (rate, burst) = match (guarantee, allowance) {
-            (Guarantee::Local, _) => return without(ONLY_EVENTUAL),
+            (Guarantee::Local | Guarantee::Tally, _) => return without(ONLY_EVENTUAL),
             (Guarantee::Eventual, Allowance::Unlimited) => return without(UNLIMITED),
             (Guarantee::Eventual, Allowance::Metered { rate, burst }) => (rate, burst),
         };
@@ -118,6 +144,73 @@ impl Sharing {
     }
 }
 
+/// How a key is counted in a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) meets: Meets,
+    pub(crate) on_stale: OnStale,
+}
+
+impl Counts {
+    /// How a limit's keys are counted, if they are.
+    pub(crate) fn parse(guarantee: Guarantee, spec: &LimitSpec<'_>) -> Result<Option<Self>, Fault> {
+        if guarantee != Guarantee::Tally {
+            return Ok(None);
+        }
+        let meets = match spec.count {
+            None | Some("admitted") => Meets::Passes,
+            Some("offered") => Meets::IsLimited,
+            Some(word) => {
+                let reason = "must be \"admitted\" or \"offered\"";
+                return Err(Fault::new("count", word, reason));
+            }
+        };
+        let on_stale = match spec.on_stale {
+            Some("share") => OnStale::Share,
+            Some("deny") => OnStale::Deny,
+            _ => OnStale::Allow,
+        };
+        Ok(Some(Self { meets, on_stale }))
+    }
+
+    /// The windows of an allowance: its rate's period; none if it is unlimited, or nothing passes.
+    pub(crate) fn window(self, allowance: Allowance) -> Option<Window> {
+        let Allowance::Metered { rate, .. } = allowance else { return None };
+        let length = Duration::from_nanos(rate.period_ns());
+        Window::new(rate.units(), length, self.meets).ok()
+    }
+
+    /// Refuses an allowance that has no windows, or other ones than the limit's.
+    pub(crate) fn check(self, allowance: Allowance, of_limit: Allowance) -> Result<(), Fault> {
+        let Allowance::Metered { rate, burst } = allowance else { return Ok(()) };
+        if rate == Rate::ZERO {
+            return Ok(());
+        }
+        let refuse = |reason: String| Err(Fault::new("rate", rate, reason));
+        if burst != rate.units() {
+            let reason =
+                format!("a window has what its rate says at once: must be {}", rate.units());
+            return Err(Fault::new("burst", burst, reason));
+        }
+        if rate.units() > THRESHOLD_MAX {
+            return refuse("must be at most 2^50 in a window with \"tally\"".into());
+        }
+        let length = Duration::from_nanos(rate.period_ns());
+        if let Err(error) = Window::new(rate.units(), length, self.meets) {
+            return refuse(error.to_string());
+        }
+        match of_limit {
+            Allowance::Metered { rate: other, .. }
+                if other != Rate::ZERO && other.period_ns() != rate.period_ns() =>
+            {
+                let length = Duration::from_nanos(other.period_ns());
+                refuse(format!("must be for each {length:?}, as the limit's own: its windows"))
+            }
+            Allowance::Metered { .. } | Allowance::Unlimited => Ok(()),
+        }
+    }
+}
+
 /// min(B, max(1, ⌈2·R·TTL⌉)): what lasts a worker with all of the traffic until the next permission
 /// but one.
 pub(crate) fn default_cap(rate: Rate, burst: u64, ttl: Duration) -> u64 {
@@ -127,6 +220,8 @@ pub(crate) fn default_cap(rate: Rate, burst: u64, ttl: Duration) -> u64 {
 }
 
 const ONLY_EVENTUAL: &str = "has a meaning only with guarantee = \"eventual\"";
+/// So that the units of a key last for thousands of windows.
+const THRESHOLD_MAX: u64 = 1 << 50;
 const UNLIMITED: &str = "has no meaning with rate \"unlimited\"";
 /// How long a permission of a busy key lasts: four reports, one each 5 ms.
 const HOT_TTL: Duration = Duration::from_millis(20);

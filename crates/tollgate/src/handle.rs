@@ -20,7 +20,7 @@ use crate::key::{KeyId, Part};
 use crate::limiter::Limiter;
 use crate::plain::Plain;
 use crate::request::{Descriptor, Entry, Request, RequestError};
-use crate::rules::{Rule, RuleSet};
+use crate::rules::{Kind, Rule, RuleSet};
 use crate::table::SlotRef;
 use crate::time::Instant;
 
@@ -110,15 +110,13 @@ impl Handle {
         Decision { outcome, decided, shadow, now }
     }
 
-    /// The short way of a limit of the whole fleet. Not inlined: that took 13 instructions more on
-    /// the other.
+    /// The short way of a limit in whose cells others have a say. Not inlined: that took 13
+    /// instructions more on the other.
     #[inline(never)]
     fn check_otherwise(&mut self, cost: u64, now: Instant) -> Decision {
         if let Some(credit) = &mut self.credit
             && self.limiter.core.revision.get() == credit.revision
-            && let Some(shared) = credit.rule.shared()
-            && let Some((outcome, left, meter)) =
-                Core::charge_known(&credit.rule, shared, credit.key, cost, now)
+            && let Some((outcome, left, meter)) = charge(&credit.rule, credit.key, cost, now)
         {
             credit.counts.count(Event::of(outcome));
             let (limit, meter) = (credit.rule.id, *meter);
@@ -202,7 +200,7 @@ impl Credit {
     /// Keeps what the next check needs, if that is all there is to it.
     fn follow(known: &mut Option<Self>, rules: &RuleSet, want: &Want) {
         let rule = &rules.rules[want.rule as usize];
-        if rule.shared().is_none() || rule.limit.is_shadow() {
+        if rule.credits().is_none() || rule.limit.is_shadow() {
             *known = None;
             return;
         }
@@ -291,7 +289,7 @@ impl Keyed {
         if !is_current || rule.limit.key_names().len() != parts {
             return None;
         }
-        let (outcome, left, meter) = Core::charge_known(rule, rule.shared()?, key, cost, now)?;
+        let (outcome, left, meter) = charge(rule, key, cost, now)?;
         self.counts.count(Event::of(outcome));
         Some((outcome, left, rule.id, meter))
     }
@@ -364,9 +362,19 @@ impl Limiter {
     }
 }
 
+/// Charges a key in whose cell others have a say. `None` leaves it to others.
+#[inline(always)]
+fn charge(rule: &Rule, key: KeyId, cost: u64, now: Instant) -> Option<(Outcome, u64, &Meter)> {
+    match &rule.kind {
+        Kind::Credit(shared) => Core::charge_known(rule, shared, key, cost, now),
+        Kind::Count(tallied) => Core::charge_counted(tallied, key, cost, now),
+        Kind::Open | Kind::Rate => None,
+    }
+}
+
 /// The revision for the short way of a limit of this node, and that for a limit of the fleet.
 fn revisions(rules: &RuleSet, rule: &Rule) -> (u64, u64) {
-    match rule.shared() {
+    match rule.credits() {
         None => (rules.revision, NEVER_IN_FORCE),
         Some(_) if rule.limit.is_shadow() => (NEVER_IN_FORCE, NEVER_IN_FORCE),
         Some(_) => (NEVER_IN_FORCE, rules.revision),

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use crate::allowance::{Allowance, Fault};
 use crate::gcra::Oversize;
-use crate::guarantee::{Guarantee, Sharing};
+use crate::guarantee::{Counts, Guarantee, Sharing};
 use crate::path::{Step, StepKind, StepSpec};
 use crate::request::{Descriptor, Entry};
 use crate::spec::{LimitSpec, OverrideSpec};
+use crate::tally::{Meets, OnStale, Window};
 
 /// A limit that was found sound.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +32,7 @@ pub struct Limit {
     allowance: Allowance,
     guarantee: Guarantee,
     sharing: Option<Sharing>,
+    counts: Option<Counts>,
     oversize: Oversize,
     shadow: bool,
     /// Shared, since they may be many and limits are handed out.
@@ -107,6 +109,16 @@ impl Limit {
             .map_err(at_fault)?;
         let overrides = parse_overrides(spec.overrides, &key, guarantee)
             .map_err(|fault| refuse(fault.override_field(), &fault.value, &fault.reason))?;
+        let counts = Counts::parse(guarantee, spec).map_err(at_fault)?;
+        if let Some(counts) = counts {
+            counts.check(allowance, allowance).map_err(at_fault)?;
+            for one in &overrides {
+                counts.check(one.allowance, allowance).map_err(|fault| {
+                    let value = format!("{} (key {:?})", fault.value, one.parts);
+                    refuse(fault.override_field(), &value, &fault.reason)
+                })?;
+            }
+        }
         // The values of the path's steps are its key.
         let of_path =
             path.iter().flat_map(|step| iter::repeat_n(step.name.clone(), step.key_parts()));
@@ -123,6 +135,7 @@ impl Limit {
             allowance,
             guarantee,
             sharing,
+            counts,
             oversize: spec.oversize,
             shadow: spec.shadow,
             overrides: overrides.into(),
@@ -250,6 +263,25 @@ impl Limit {
     #[must_use]
     pub fn bootstrap(&self) -> Option<u64> {
         self.sharing.map(|sharing| sharing.bootstrap)
+    }
+
+    /// The windows in which a key with this allowance is counted; none if the limit is not `tally`,
+    /// everything passes or nothing does.
+    #[must_use]
+    pub fn window_of(&self, allowance: Allowance) -> Option<Window> {
+        self.counts.and_then(|counts| counts.window(allowance))
+    }
+
+    /// Whether what is refused counts too; none if the limit is not `tally`.
+    #[must_use]
+    pub fn counts_offered(&self) -> Option<bool> {
+        self.counts.map(|counts| counts.meets == Meets::IsLimited)
+    }
+
+    /// What is done when a store has not answered for long; none if the limit is not `tally`.
+    #[must_use]
+    pub fn on_stale(&self) -> Option<OnStale> {
+        self.counts.map(|counts| counts.on_stale)
     }
 
     /// What becomes of a cost above the burst.

@@ -18,7 +18,7 @@ use crate::key::{KeyId, Part, Secret};
 use crate::limit::{Limit, LimitError};
 use crate::policy::{FleetLimitId, FleetRules, Numbered, ViewLimit};
 use crate::request::Request;
-use crate::rules::{Domain, DomainKind, Draft, Rule, RuleSet};
+use crate::rules::{Domain, DomainKind, Draft, Rule, RuleSet, TallyRules};
 use crate::table::Table;
 use crate::time::{Clock, Instant};
 
@@ -62,6 +62,10 @@ pub struct Options {
     /// `eventual` by [credit](Limiter::credits). Up to `keys_max` keys, an eighth more and 64 have
     /// a cell of credit besides the others; see [`Credits::new`] for what they take.
     pub fleet: bool,
+    /// Whether limits with the guarantee `tally` are counted in a store, by whoever drains their
+    /// [cells](Limiter::tally): as many keys have one as in a fleet. Without it they are limits of
+    /// this process alone.
+    pub tally: bool,
 }
 
 impl Options {
@@ -83,6 +87,7 @@ impl Default for Options {
             clock: Clock::system(),
             secret: Secret::random(),
             fleet: false,
+            tally: false,
         }
     }
 }
@@ -95,7 +100,7 @@ impl Limiter {
     /// When limits contradict each other; see [`replace`](Self::replace).
     pub fn new(limits: Vec<Limit>, options: Options) -> Result<Self, LimitError> {
         options.check()?;
-        let Options { keys_max, table_full, clock, secret, fleet } = options;
+        let Options { keys_max, table_full, clock, secret, fleet, tally } = options;
         let core = Core {
             rules: Arc::new(ArcSwap::from_pointee(RuleSet::default())),
             table: Table::new(keys_max),
@@ -106,6 +111,7 @@ impl Limiter {
             keys_max,
             changing: Mutex::new(()),
             member: fleet.then(|| Membership::new(keys_max)),
+            tally: tally.then(|| Membership::new(keys_max)),
         };
         let limiter = Self { core: Arc::new(core) };
         // Those of a fleet come with numbers.
@@ -155,7 +161,7 @@ impl Limiter {
         let rules = core.rules.load();
         let now = core.clock.now();
         core.each_want(&rules, request, |want| {
-            if rules.rules[want.rule as usize].shared().is_some() {
+            if rules.rules[want.rule as usize].credits().is_some() {
                 return;
             }
             core.adjust(&rules, &want, |tuning, _| tuning.meter.map(|meter| meter.fresh(now)));
@@ -227,6 +233,24 @@ impl Limiter {
         self.core.member.as_ref().map(|member| &member.credits)
     }
 
+    /// The cells of keys that are counted in a store, if there is one.
+    #[must_use]
+    pub fn tally(&self) -> Option<&Arc<Credits>> {
+        self.core.tally.as_ref().map(|tally| &tally.credits)
+    }
+
+    /// What whoever drains those cells is to know of the limits in force.
+    #[must_use]
+    pub fn tally_rules(&self) -> TallyRules {
+        self.core.rules.load().of_stores(&self.core.secret)
+    }
+
+    /// As [`take_arrivals`](Self::take_arrivals), of keys that are counted in a store.
+    #[must_use]
+    pub fn take_tally_arrivals(&self) -> Vec<Arrival> {
+        self.core.tally.as_ref().map(Membership::take_arrivals).unwrap_or_default()
+    }
+
     /// The names of the keys that have got a cell of credit since the last time. At most 65,536 of
     /// them with 16 MiB of values are kept; of more the names are lost.
     #[must_use]
@@ -237,7 +261,9 @@ impl Limiter {
     /// How many names were lost.
     #[must_use]
     pub fn arrivals_dropped(&self) -> u64 {
-        self.core.member.as_ref().map_or(0, Membership::arrivals_dropped)
+        let dropped =
+            |place: &Option<Membership>| place.as_ref().map_or(0, Membership::arrivals_dropped);
+        dropped(&self.core.member) + dropped(&self.core.tally)
     }
 
     /// The limits in force, in their order.
@@ -291,7 +317,8 @@ impl Limiter {
     /// Keys that have a cell, limits' and overrides' own included, and those of credit.
     #[must_use]
     pub fn keys_used(&self) -> u64 {
-        self.core.table.used() + self.credits().map_or(0, |credits| credits.used())
+        let used = |credits: Option<&Arc<Credits>>| credits.map_or(0, |credits| credits.used());
+        self.core.table.used() + used(self.credits()) + used(self.tally())
     }
 
     /// The time by this limiter's clock.
@@ -333,9 +360,10 @@ pub struct LimitStatus {
 
 impl Core {
     fn put_in_force(&self, draft: Draft, before: &RuleSet) -> Arc<RuleSet> {
+        let tally = self.tally.as_ref().map(|tally| &tally.credits);
         // From here on nothing takes long: between this reading and the store the rates before go
         // on.
-        let set = Arc::new(draft.at(self.clock.now(), before));
+        let set = Arc::new(draft.at(self.clock.now(), before, tally));
         self.rules.store(set.clone());
         self.revision.set(if set.rules.is_empty() { NONE_IN_FORCE } else { set.revision });
         if set.changes_keys_of(before) {

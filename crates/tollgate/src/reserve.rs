@@ -14,7 +14,7 @@ use crate::limiter::Limiter;
 use crate::mutant::lacks;
 use crate::policy::FleetLimitId;
 use crate::request::Request;
-use crate::rules::{Rule, RuleSet, Shared};
+use crate::rules::{Kind, Rule, RuleSet, Shared, Tallied};
 use crate::time::Instant;
 
 /// An estimate that was charged, to be settled or cancelled. Dropped, the estimate stands.
@@ -185,8 +185,14 @@ impl Limiter {
             let (position, rule) = rules.rule_of(reserved.limit)?;
             let want = Want::new(position as u32, reserved.key, 0);
             let now = core.clock.now();
-            if let Some(shared) = rule.shared() {
-                return self.correct_shared(rule, shared, reserved, at, used);
+            match &rule.kind {
+                Kind::Credit(shared) => {
+                    return self.correct_shared(rule, shared, reserved, at, used);
+                }
+                Kind::Count(tallied) => {
+                    return self.correct_tallied(rule, tallied, reserved, at, used);
+                }
+                Kind::Open | Kind::Rate => {}
             }
             let done = if used <= reserved.cost {
                 let back = reserved.cost - used;
@@ -226,6 +232,26 @@ impl Limiter {
         (cost > 0).then_some(Owed { key, limit: shared.number, cost, burst })
     }
 
+    fn correct_tallied(
+        &self,
+        rule: &Rule,
+        tallied: &Tallied,
+        reserved: &Reserved,
+        at: Instant,
+        used: u64,
+    ) -> Option<Owed> {
+        // What was charged to this node alone before a store counted it, is not there.
+        if used <= reserved.cost && reserved.tuning == rule.tuning.number {
+            let now = self.core.clock.now();
+            tallied.credits.refund(reserved.key, reserved.cost - used, at, now);
+        }
+        let over = used.saturating_sub(reserved.cost);
+        if over > 0 {
+            tallied.credits.owe(reserved.key, over);
+        }
+        None
+    }
+
     /// Charges a key whether it has room or not, and returns what could not be charged.
     ///
     /// A key that has left the table comes back with what it has room for, and owes the rest. In a
@@ -252,9 +278,12 @@ impl Limiter {
 /// What a want will have charged; nothing when its key is unlimited.
 fn reserved(rules: &RuleSet, want: &Want, descriptor: usize, now: Instant) -> Option<Reserved> {
     let rule = &*rules.rules[want.rule as usize];
-    let (tuning, start) = match rule.shared() {
-        Some(shared) => rule.shared_meter(shared, want.key).map(|_| (rule.tuning.number, 0))?,
-        None => {
+    let (tuning, start) = match &rule.kind {
+        Kind::Credit(shared) => {
+            rule.shared_meter(shared, want.key).map(|_| (rule.tuning.number, 0))?
+        }
+        Kind::Count(tallied) => tallied.counting(want.key).map(|_| (rule.tuning.number, 0))?,
+        Kind::Open | Kind::Rate => {
             let (_, tuning) = rules.tuning_for(rule, want.key);
             (tuning.number, tuning.meter?.fresh(now))
         }

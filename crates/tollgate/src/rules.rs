@@ -7,6 +7,7 @@
 
 mod draft;
 mod shared;
+mod tallied;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use crate::allowance::Allowance;
 use crate::cell::Meta;
 use crate::counts::LimitCounts;
+use crate::credits::Credits;
 use crate::decision::LimitId;
 use crate::gcra::{Meter, Oversize};
 use crate::guarantee::Guarantee;
@@ -31,6 +33,8 @@ use crate::walk::{Hows, Paths, key_parts};
 pub(crate) use draft::Draft;
 use draft::DraftLimit;
 pub(crate) use shared::Shared;
+pub(crate) use tallied::{Counting, Tallied};
+pub use tallied::{TallyLimit, TallyRules};
 
 /// All limits in force.
 #[derive(Debug, Default)]
@@ -100,6 +104,8 @@ pub(crate) enum Kind {
     Rate,
     /// Credit that other nodes of the fleet permit.
     Credit(Shared),
+    /// What was counted here, beside what a store has.
+    Count(Tallied),
 }
 
 /// How the state of a key is read; no meter when everything passes.
@@ -219,24 +225,33 @@ impl RuleSet {
         let overridden = self.overrides.iter().map(move |(key, tuning)| (*key, rule_at(tuning)));
         let is_metered = |rule: &&Arc<Rule>| match rule.kind {
             Kind::Rate => rule.tuning.meter.is_some(),
-            Kind::Open | Kind::Credit(_) => false,
+            Kind::Open | Kind::Credit(_) | Kind::Count(_) => false,
         };
         let anchors = self.rules.iter().filter(is_metered);
         anchors.map(|rule| (rule.anchor, &**rule)).chain(overridden)
     }
 
-    fn add(&mut self, draft: DraftLimit, position: u32, before: &Self) {
+    fn add(
+        &mut self,
+        draft: DraftLimit,
+        position: u32,
+        before: &Self,
+        tally: Option<&Arc<Credits>>,
+    ) {
         let DraftLimit { limit, salt, keys, old, group, replaces, of_fleet } = draft;
         let old = old.map(|old| &*before.rules[old as usize]);
         // Another key is another set of cells, even under one name, and so is credit.
-        let old_cells = old.filter(|old| old.salt == salt && old.shared().is_none());
-        let is_shared = limit.guarantee() == Guarantee::Eventual;
+        let old_cells = old.filter(|old| old.salt == salt && old.credits().is_none());
         let in_fleet = of_fleet.as_ref().map(|of_fleet| of_fleet.generation);
-        let (tuning, kind) = match of_fleet.filter(|_| is_shared) {
-            Some(of_fleet) => self.share(&limit, of_fleet, &keys),
-            None => self.tune_all(&limit, &keys, position, old_cells, before),
-        };
         let id = old.map_or_else(|| LimitId(post_increment(&mut self.next.limit)), |old| old.id);
+        let (tuning, kind) = match (limit.guarantee(), of_fleet, tally) {
+            (Guarantee::Eventual, Some(of_fleet), _) => self.share(&limit, of_fleet, &keys),
+            (Guarantee::Tally, _, Some(credits)) => self.tally(&limit, id, credits, &keys),
+            // Alone it is all of its fleet.
+            (Guarantee::Local | Guarantee::Eventual | Guarantee::Tally, _, _) => {
+                self.tune_all(&limit, &keys, position, old_cells, before)
+            }
+        };
         let unchanged = old.filter(|old| old.limit == limit);
         let generation = unchanged.map_or(self.revision, |old| old.generation);
         // A limit without a key has one cell, which is pinned; a shadow's denials are no denials.
@@ -392,8 +407,9 @@ mod tests {
     fn a_key_owes_what_it_spent_under_the_old_rules_and_not_the_time_in_which_it_did() {
         let (secret, (clock, hand)) = (Secret::random(), Clock::manual());
         let before = RuleSet::default();
-        let before = draft("1000000/s", &before, &secret).at(Instant::ZERO, &before);
-        let after = draft("1/s", &before, &secret).at(Instant::from_nanos(1_000_000_000), &before);
+        let before = draft("1000000/s", &before, &secret).at(Instant::ZERO, &before, None);
+        let after =
+            draft("1/s", &before, &secret).at(Instant::from_nanos(1_000_000_000), &before, None);
         hand.advance(Duration::from_secs(10));
         let (old, new) = (&before.rules[0], &after.rules[0]);
         let key = old.key_with(&secret, &["a".into()]);
@@ -412,8 +428,8 @@ mod tests {
     fn a_set_does_not_forget_what_a_later_one_numbered() {
         let secret = Secret::random();
         let before = RuleSet::default();
-        let before = draft("1000000/s", &before, &secret).at(Instant::ZERO, &before);
-        let after = draft("1/s", &before, &secret).at(Instant::ZERO, &before);
+        let before = draft("1000000/s", &before, &secret).at(Instant::ZERO, &before, None);
+        let after = draft("1/s", &before, &secret).at(Instant::ZERO, &before, None);
         let (meta, _) = after.tuning_for(&after.rules[0], KeyId { high: 9, low: 9 });
         assert!(!before.is_as_new(meta, u64::MAX / 2, Instant::ZERO));
     }

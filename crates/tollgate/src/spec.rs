@@ -56,7 +56,8 @@ pub struct LimitSpec<'a> {
     /// and the product at least 1; excludes `burst`.
     pub burst_ratio: Option<f64>,
     /// The guarantee that the limit needs (see [`Guarantee`](crate::Guarantee)): `local`, the
-    /// default, or `eventual`.
+    /// default, `eventual`, or `tally`, whose windows are the period of the rate: a whole number of
+    /// seconds, the same for all overrides.
     pub guarantee: &'a str,
     /// b, the most units that one worker of a fleet may hold of a key, unless a single cost is
     /// above it. Typically left out: min(B, max(1, ⌈2·R·TTL⌉)) with the TTL of a busy key, 20 ms;
@@ -66,9 +67,14 @@ pub struct LimitSpec<'a> {
     /// left out, which is 0: the bound grows by as much with each first contact. At most the local
     /// cap, and only with `eventual`.
     pub bootstrap: Option<u64>,
-    /// What a worker does whose permission has ended. Only `deny` is built, the default; only with
-    /// `eventual`.
+    /// What a worker does when it can't know. With `eventual`, when its permission has ended: only
+    /// `deny` is built, the default. With `tally`, when its store has not answered for long:
+    /// `allow`, the default, `share` or `deny` (see [`OnStale`](crate::tally::OnStale)).
     pub on_stale: Option<&'a str>,
+    /// What counts: `admitted`, the default, or `offered`, where what is refused counts too, who
+    /// meets the threshold is limited, and a key's first request passes whatever it costs. Only
+    /// with `tally`.
+    pub count: Option<&'a str>,
     /// What becomes of a cost above the burst. With `eventual` it never passes.
     pub oversize: Oversize,
     /// Evaluate and count, never deny.
@@ -95,6 +101,7 @@ impl LimitSpec<'_> {
         local_cap: None,
         bootstrap: None,
         on_stale: None,
+        count: None,
         oversize: Oversize::Never,
         shadow: false,
         overrides: &[],

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tollgate::tally::OnStale;
 use tollgate::{
     Allowance, DEFAULT_DOMAIN, Guarantee, Limit, LimitError, LimitSpec, OverrideSpec, Oversize,
     StepSpec,
@@ -48,6 +49,8 @@ pub struct LimitFields {
     pub bootstrap: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_stale: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<String>,
     #[serde(default, skip_serializing_if = "OversizeWord::is_never")]
     pub oversize: OversizeWord,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -212,7 +215,11 @@ impl LimitFields {
             // None can be given where the burst is 0, which it then is too.
             local_cap: limit.local_cap().filter(|cap| *cap > 0),
             bootstrap: limit.bootstrap().filter(|units| *units > 0),
-            on_stale: None,
+            on_stale: limit
+                .on_stale()
+                .filter(|on_stale| *on_stale != OnStale::default())
+                .map(|on_stale| text(on_stale.name())),
+            count: limit.counts_offered().filter(|offered| *offered).map(|_| text("offered")),
             oversize: limit.oversize().into(),
             shadow: limit.is_shadow(),
             overrides: limit.overrides().iter().map(of_override).collect(),
@@ -247,6 +254,7 @@ impl LimitFields {
             local_cap: self.local_cap,
             bootstrap: self.bootstrap,
             on_stale: self.on_stale.as_deref(),
+            count: self.count.as_deref(),
             oversize: self.oversize.into(),
             shadow: self.shadow,
             overrides: &overrides,

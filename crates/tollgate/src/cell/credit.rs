@@ -132,6 +132,23 @@ impl Credit {
         self.deadline.store(deadline, Ordering::Release);
     }
 
+    /// What a cell that is judged by an estimate has in the place of its ceiling and its deadline:
+    /// until when the estimate leaks, and where what was counted beside it begins. The caller is
+    /// the one writer.
+    pub(crate) fn set_estimate(&self, leaks_until: u64, base: u64) {
+        // In this order, so that a new base never comes with an old estimate; an old base with a
+        // new one has a charge see less room than there is.
+        self.ceiling.store(leaks_until, Ordering::Release);
+        self.deadline.store(base + 1, Ordering::Release);
+    }
+
+    /// The same, as it was written; nothing in a cell that began and was told nothing yet.
+    #[inline(always)]
+    pub(crate) fn estimate(&self) -> Option<(u64, u64)> {
+        let (base, leaks_until) = self.permission();
+        base.checked_sub(1).map(|base| (leaks_until, base))
+    }
+
     /// Lowers the ceiling to the position that was looked at: what a return must not do.
     pub(crate) fn cut(&self, taken: u64) {
         self.ceiling.store(taken, Ordering::Release);

@@ -11,7 +11,7 @@ use crate::decision::{Outcome, Reason};
 use crate::fleet::{Arrival, Parts};
 use crate::gcra::{Charge, Meter};
 use crate::key::KeyId;
-use crate::rules::{Rule, Shared};
+use crate::rules::{Kind, Rule, Shared};
 use crate::time::Instant;
 
 impl Core {
@@ -83,7 +83,7 @@ impl Core {
     }
 
     /// Who stands in for a key that found no room, if anybody does.
-    fn spare(&self, rule: &Rule, asked: &Asked) -> Option<Asked> {
+    fn spare<'a>(&self, rule: &Rule, asked: &Asked<'a>) -> Option<Asked<'a>> {
         // A limit's only key always finds room, as in the table of rates.
         let stands_in = self.table_full == TableFull::Share || rule.anchor == asked.key;
         stands_in.then(|| asked.of_spare(rule.anchor))
@@ -174,13 +174,18 @@ impl Core {
         (want.cost - units, spare.key)
     }
 
-    /// Keeps the name of a key that has a new cell.
+    /// Keeps the name of a key that has a new cell, in which others have a say.
     #[cold]
-    pub(crate) fn arrived(&self, shared: &Shared, key: KeyId, want: &Want, names: Names<'_>) {
-        let Some(member) = &self.member else { return };
+    pub(crate) fn arrived(&self, rule: &Rule, key: KeyId, want: &Want, names: Names<'_>) {
+        let (place, limit) = match &rule.kind {
+            Kind::Credit(shared) => (&self.member, shared.number),
+            Kind::Count(tallied) => (&self.tally, tallied.number),
+            Kind::Open | Kind::Rate => return,
+        };
+        let Some(place) = place else { return };
         // The key that stands in for others has no name.
         let parts = if key == want.key { names(want) } else { Parts::default() };
-        member.arrived(Arrival { key, limit: shared.number, parts });
+        place.arrived(Arrival { key, limit, parts });
     }
 }
 
@@ -190,7 +195,7 @@ impl<'r> Step<'r> {
         let (outcome, left, trace) = match charged {
             Charged::Allowed { remaining } => {
                 let charge = Charge { cost, tat: 0, at: now };
-                let passed = Passed { charge, before: 0, key, meta: Meta::NONE };
+                let passed = Passed { charge, before: 0, key, meta: Meta::NONE, began: false };
                 (Outcome::Allowed, remaining, Trace::Charge(passed))
             }
             Charged::OverLimit { remaining } => {

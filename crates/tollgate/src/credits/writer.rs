@@ -77,6 +77,21 @@ impl Credits {
         Some(returned)
     }
 
+    /// Has a key that is counted in a store be judged by an estimate from now on, that leaks until
+    /// then ([`Leak::leaks_until`](crate::tally::Leak::leaks_until)); what was taken from `base` on
+    /// comes on top. Until the first one a key is judged by what was taken since its cell began.
+    ///
+    /// With 10 taken, a base of 8 and an estimate of which 90 are left, 8 more pass of a limit
+    /// of 100. No effect for a key without a cell, or with one that was not
+    /// [drained](Self::drain) yet.
+    pub fn estimate(&self, key: KeyId, leaks_until: u64, base: u64) {
+        let Some(found) = self.table.find(key) else { return };
+        let slot = self.table.slot(found.place);
+        if slot.is_met() {
+            slot.credit().set_estimate(leaks_until, base.min(POSITIONS_MAX));
+        }
+    }
+
     /// Shows each cell that was charged, denied, given back or begun since the last drain, once.
     ///
     /// Whatever happens to a cell after it was made clean makes it dirty again, so nothing is
@@ -140,8 +155,8 @@ impl Credits {
         Drained {
             key: slot.key(),
             limit: FleetLimitId(aside.limit()),
-            // Nothing was permitted in a cell that was not drained yet.
-            base: is_new.then_some(taken),
+            // Only a permission moves it, and none was given to a cell that was not drained yet.
+            base: is_new.then(|| credit.line()),
             taken,
             denied,
             refused: aside.take_refused(),

@@ -149,7 +149,14 @@ impl Draft {
 
     /// The set as it is from `now` on; it is to be put in force at once, since until then the rates
     /// of `before` go on.
-    pub(crate) fn at(self, now: Instant, before: &RuleSet) -> RuleSet {
+    ///
+    /// Keys that are counted in a store have cells of `tally`, if there is one.
+    pub(crate) fn at(
+        self,
+        now: Instant,
+        before: &RuleSet,
+        tally: Option<&Arc<Credits>>,
+    ) -> RuleSet {
         let Self { mut set, limits } = self;
         set.since = now;
         let mut successors = HashMap::new();
@@ -157,14 +164,14 @@ impl Draft {
             if let Some(old) = draft.old {
                 successors.insert(old, position);
             }
-            set.add(draft, position, before);
+            set.add(draft, position, before, tally);
         }
         // Overrides that a limit no longer has go back to the limit's own tuning.
         for (number, (rule, tuning)) in &before.tunings {
             let (Some(tuning), Some(&successor)) = (tuning, successors.get(rule)) else { continue };
             let next = &set.rules[successor as usize];
             let same_keys = next.salt == before.rules[*rule as usize].salt;
-            if same_keys && next.shared().is_none() && !set.tunings.contains_key(number) {
+            if same_keys && next.credits().is_none() && !set.tunings.contains_key(number) {
                 set.retired.insert(*number, Retired { meter: tuning.meter, rule: successor });
             }
         }

@@ -68,7 +68,7 @@ impl Rule {
     pub(crate) fn shared(&self) -> Option<&Shared> {
         match &self.kind {
             Kind::Credit(shared) => Some(shared),
-            Kind::Open | Kind::Rate => None,
+            Kind::Open | Kind::Rate | Kind::Count(_) => None,
         }
     }
 

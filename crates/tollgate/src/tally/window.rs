@@ -87,6 +87,11 @@ pub struct Estimate {
     parts: u128,
 }
 
+impl Estimate {
+    /// More than leaks away in any time.
+    pub const MAX: Self = Self { parts: u128::MAX };
+}
+
 impl Window {
     /// `threshold` units in each window of this length.
     ///
@@ -106,6 +111,11 @@ impl Window {
         Ok(Self { threshold, length, meets })
     }
 
+    /// One unit in a second.
+    pub(crate) const fn of_second(meets: Meets) -> Self {
+        Self { threshold: 1, length: NANOS_PER_SECOND, meets }
+    }
+
     /// Units that a key may use in a window, or is limited at.
     #[must_use]
     pub fn threshold(&self) -> u64 {
@@ -116,6 +126,12 @@ impl Window {
     #[must_use]
     pub fn length(&self) -> Duration {
         Duration::from_nanos(self.length)
+    }
+
+    /// What becomes of who meets the threshold.
+    #[must_use]
+    pub fn meets(&self) -> Meets {
+        self.meets
     }
 
     /// The number of the window that holds an instant: with windows of 60 s, second 119 is in
@@ -160,6 +176,12 @@ impl Window {
         Estimate { parts: leaked.parts.saturating_add(self.parts(counted)) }
     }
 
+    /// An estimate without so many units.
+    #[must_use]
+    pub fn without(&self, estimate: Estimate, units: u64) -> Estimate {
+        Estimate { parts: estimate.parts.saturating_sub(self.parts(units)) }
+    }
+
     /// Whether a cost passes, at an estimate of so old an age with so much counted here since.
     ///
     /// At a threshold of 100 with 85 estimated just now, 15 more pass; if the request that
@@ -183,15 +205,16 @@ impl Window {
     }
 
     /// When the count of a window may leave the store: after the window that follows it, in which
-    /// it is read, and after `grace`. `spread` moves it by a part of a window, in 2^64ths, so that
-    /// the keys of a window do not all leave at once.
+    /// it is read, and after `grace`, which is a window at most. `spread` moves it by a part of
+    /// what is left of a window then, in 2^64ths, so that the keys of a window do not all leave at
+    /// once: it lives for three windows at most.
     ///
     /// With windows of 60 s, window 2 (seconds 120 to 180) is read until 240; with a grace of 5 s
-    /// and a half as spread it leaves at 275.
+    /// and a half as spread it leaves at 272.5.
     #[must_use]
     pub fn expires_at(&self, number: u64, grace: Duration, spread: u64) -> WallTime {
-        let part = (u128::from(self.length) * u128::from(spread)) >> 64;
-        let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
+        let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX).min(self.length);
+        let part = (u128::from(self.length - grace) * u128::from(spread)) >> 64;
         let read_until = self.end(number.saturating_add(1)).0;
         WallTime(read_until.saturating_add(grace).saturating_add(part as u64))
     }
@@ -202,9 +225,25 @@ impl Window {
         estimate.parts as f64 / self.length as f64
     }
 
+    /// How far two estimates are apart, in parts of the threshold.
+    pub(super) fn apart(&self, one: Estimate, other: Estimate) -> f64 {
+        one.parts.abs_diff(other.parts) as f64 / self.parts(self.threshold) as f64
+    }
+
     /// How an estimate compares with a part of the threshold, `tenths` of it.
     pub(super) fn is_below(&self, estimate: Estimate, tenths: u32) -> bool {
         estimate.parts.saturating_mul(10) < self.parts(self.threshold) * u128::from(tenths)
+    }
+
+    pub(super) fn length_nanos(&self) -> u64 {
+        self.length
+    }
+
+    /// How long an estimate leaks, in nanoseconds rounded down and up.
+    pub(super) fn age_of(&self, estimate: Estimate) -> (u64, u64) {
+        let threshold = u128::from(self.threshold);
+        let nanos = |nanos: u128| u64::try_from(nanos).unwrap_or(u64::MAX);
+        (nanos(estimate.parts / threshold), nanos(estimate.parts.div_ceil(threshold)))
     }
 
     fn parts(&self, units: u64) -> u128 {
@@ -343,8 +382,8 @@ mod tests {
         let window = hundred();
         let leaves = |spread| window.expires_at(2, Duration::from_secs(5), spread);
         assert_eq!(leaves(0), at(245.0));
-        assert_eq!(leaves(1 << 63), at(275.0));
-        assert!(leaves(u64::MAX) < at(305.0));
+        assert_eq!(leaves(1 << 63), at(272.5));
+        assert!(leaves(u64::MAX) < at(300.0));
         // Asked for at the beginning of a window it lives for two windows, and three at most.
         assert!(window.expires_at(2, Duration::ZERO, u64::MAX) <= at(120.0 + 3.0 * 60.0));
     }

@@ -8,15 +8,19 @@
 
 mod io;
 mod key;
+mod stats;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use super::{Estimate, WallTime, Window};
+use super::{Estimate, Tier, WallTime, Window};
 use crate::key::{KeyHashing, KeyId};
+use crate::mutant::lacks;
 use crate::time::Instant;
-pub use io::{Count, Input, Outcome, Output, WorkerCounts, WorkerOptions};
+pub use io::{Count, Counted, Input, OnStale, Outcome, Output, Wanted, WorkerOptions};
 use key::{Asked, Key, Place, Waiting, place};
+pub use stats::{DRIFT_BOUNDS, Histogram, STALENESS_BOUNDS, WorkerCounts};
 
 /// One node's side of one store. It has as many keys as there are cells.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub struct Worker {
     writes: BTreeMap<Place, Waiting>,
     /// When keys are to be looked at.
     due: BTreeSet<(Instant, KeyId)>,
+    /// How many have been sent, and were not answered.
+    sent: usize,
     under_way: Option<Step>,
     commands: u64,
     ticks_at: Instant,
@@ -60,6 +66,7 @@ impl Worker {
             keys: HashMap::default(),
             writes: BTreeMap::new(),
             due: BTreeSet::new(),
+            sent: 0,
             under_way: None,
             commands: 0,
             ticks_at: Instant::ZERO,
@@ -72,17 +79,19 @@ impl Worker {
     /// Takes in what has happened; `now` and `wall` are read for it.
     pub fn handle(&mut self, input: Input, now: Instant, wall: WallTime) {
         match input {
-            Input::Counted { key, window, taken } => {
+            Input::Counted(counted) => {
                 // What comes with it in one drain is to go with it.
-                return self.count(key, window, taken, now, wall);
+                return self.count(&counted, now, wall);
             }
-            Input::Written { command, outcome } => self.written(command, outcome, now, wall),
-            Input::Read { command, counts } => self.read(command, counts, now),
+            Input::Written { command, outcomes } => self.written(command, &outcomes, now, wall),
+            Input::Read { command, counts } => self.read(command, &counts, now),
             Input::Evicted { key, gone } => self.evicted(key, gone, now),
             Input::Timeout => {}
         }
         if self.under_way.is_none() && now >= self.ticks_at {
             self.ticks_at = now.saturating_add(self.options.tick);
+            self.make_room(now);
+            self.free_innocent(now, wall);
             self.begin_writes(wall);
             if self.under_way.is_none() {
                 self.begin_reads(now, wall);
@@ -92,8 +101,7 @@ impl Worker {
 
     /// The next thing to do; ends with [`Output::Timeout`].
     pub fn poll(&mut self) -> Output {
-        let timeout = if self.under_way.is_some() { Instant::MAX } else { self.ticks_at };
-        self.outputs.pop_front().unwrap_or(Output::Timeout(timeout))
+        self.outputs.pop_front().unwrap_or(Output::Timeout(self.ticks_at()))
     }
 
     /// What it did so far.
@@ -102,52 +110,171 @@ impl Worker {
         self.counts
     }
 
-    /// Counts that wait to be written.
+    /// Counts that wait to be written, or are being.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.writes.len()
+        self.writes.len() + self.sent
     }
 
-    fn count(&mut self, id: KeyId, window: Window, taken: u64, now: Instant, wall: WallTime) {
-        let key = self.keys.entry(id).or_insert_with(|| Key::new(window, now));
+    /// How many nodes share the store now.
+    pub fn set_nodes(&mut self, nodes: u64) {
+        self.options.nodes = nodes.max(1);
+    }
+
+    /// Keys that are due to be read.
+    #[must_use]
+    pub fn pending_reads(&self, now: Instant) -> usize {
+        self.due.range(..=(now, KeyId::from_bits(u64::MAX, u32::MAX))).count()
+    }
+
+    /// When it wants [`Input::Timeout`].
+    #[must_use]
+    pub fn ticks_at(&self) -> Instant {
+        if self.under_way.is_some() { Instant::MAX } else { self.ticks_at }
+    }
+
+    /// Keys that it knows.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Since when no read was answered, if one is waited for or failed.
+    #[must_use]
+    pub fn silent_since(&self) -> Option<Instant> {
+        self.silent_since
+    }
+
+    /// How many keys are in each [`Tier`], from idle to hot. It looks at all.
+    #[must_use]
+    pub fn tiers(&self, now: Instant) -> [usize; 4] {
+        let mut tiers = [0; 4];
+        for key in self.keys.values() {
+            tiers[key.tier(now) as usize] += 1;
+        }
+        tiers
+    }
+
+    fn count(&mut self, counted: &Counted, now: Instant, wall: WallTime) {
+        let Counted { key: id, window, on_stale, base, taken, refund } = *counted;
+        let begins = base.unwrap_or(taken).min(taken);
+        let key = self.keys.entry(id).or_insert_with(|| Key::new(window, on_stale, begins, now));
         if key.window.length() != window.length() {
             // Other windows have other numbers: nothing of the old ones says anything of them.
-            (key.own, key.estimate, key.read_at) = ([(0, 0); 2], Estimate::default(), None);
-            (key.base, key.began_at) = (key.taken, now);
-            self.outputs.push_back(key.told(id, key.base, now));
+            let taken = key.taken;
+            let (unwritten, is_asked, due) = (key.unwritten, key.is_asked, key.due);
+            *key = Key { unwritten, is_asked, due, ..Key::new(window, on_stale, taken, now) };
+            self.outputs.push_back(key.told(id));
+        } else if key.window != window {
+            // Another threshold leaks at another rate.
+            key.window = window;
+            self.outputs.push_back(key.told(id));
         }
-        key.window = window;
-        if taken < key.taken {
-            // Another cell, which began anew. What its predecessor counted is in `own`.
-            (key.taken, key.base) = (0, 0);
-            self.outputs.push_back(key.told(id, 0, now));
+        key.on_stale = on_stale;
+        if base.is_some() && key.taken != begins {
+            // Another cell. What its predecessor counted is in `own`.
+            (key.taken, key.base) = (begins, begins);
+            self.outputs.push_back(key.told(id));
         }
-        let units = taken - key.taken;
-        (key.taken, key.used_at) = (taken, now);
+        let units = taken.saturating_sub(key.taken);
+        (key.taken, key.used_at) = (taken.max(key.taken), now);
         if units > 0 {
             let number = window.number(wall);
             key.note(number, units);
-            let is_full = self.writes.len() >= self.options.writes_max;
-            let place = place(&window, number, id);
-            // What waits for the same window of the same key takes no other place.
-            match self.writes.get_mut(&place) {
-                Some(waiting) => {
-                    waiting.units += units;
-                    key.unwritten += units;
-                }
-                None if is_full => self.counts.dropped += units,
-                None => {
-                    self.writes.insert(place, Waiting { units, window });
-                    key.unwritten += units;
+            let units = i64::try_from(units).unwrap_or(i64::MAX);
+            self.put(id, window, number, units);
+        }
+        if let Some((units, at)) = refund {
+            self.take_back(id, units, at, wall);
+        }
+        self.judge_if_silent(id, now, wall);
+        self.plan(id, now);
+    }
+
+    /// Puts units among those that wait, if there is room. Those of one window of one key take one
+    /// place.
+    fn put(&mut self, id: KeyId, window: Window, number: u64, units: i64) {
+        let is_full = self.waiting() >= self.options.writes_max;
+        match self.writes.entry(place(&window, number, id)) {
+            Entry::Occupied(mut waiting) => {
+                let waiting = waiting.get_mut();
+                waiting.units = waiting.units.saturating_add(units);
+            }
+            Entry::Vacant(_) if is_full && !lacks("writes_are_bounded") => {
+                self.counts.dropped += units.unsigned_abs();
+            }
+            Entry::Vacant(place) => {
+                place.insert(Waiting { units, window });
+                if let Some(key) = self.keys.get_mut(&id) {
+                    key.unwritten += 1;
                 }
             }
         }
+    }
+
+    /// Units were given back that had been charged at `at`.
+    fn take_back(&mut self, id: KeyId, units: u64, at: WallTime, wall: WallTime) {
+        let Some(key) = self.keys.get_mut(&id) else { return };
+        let (window, number) = (key.window, key.window.number(at));
+        let back = key.take_back(number, units, wall);
+        if back > 0 {
+            self.outputs.push_back(key.told(id));
+            self.put(id, window, number, -i64::try_from(back).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Whether a key of such windows has been without an answer for too long.
+    fn is_cut_off(&self, window: &Window, now: Instant) -> bool {
         let outage_max = self.options.read_outage_max.unwrap_or(window.length());
         let is_long = |since| now.saturating_since(since) > outage_max;
-        if self.silent_since.is_some_and(is_long) {
-            self.outputs.push_back(key.told(id, key.taken, now));
+        self.silent_since.is_some_and(is_long) && !lacks("outage_ends_own_counts")
+    }
+
+    fn judge_if_silent(&mut self, id: KeyId, now: Instant, wall: WallTime) {
+        let Some(key) = self.keys.get(&id) else { return };
+        if !self.is_cut_off(&key.window, now) {
+            return;
         }
-        self.plan(id, now);
+        let nodes = self.options.nodes;
+        if let Some(key) = self.keys.get_mut(&id) {
+            key.judge_alone(nodes, wall, now);
+            self.outputs.push_back(key.told(id));
+        }
+    }
+
+    /// Once a store has been silent for too long, keys that are near their limits by what was
+    /// counted here are judged anew before anybody asks for them.
+    fn free_innocent(&mut self, now: Instant, wall: WallTime) {
+        if self.silent_since.is_none() {
+            return;
+        }
+        let is_near = |key: &Key| {
+            let level = || Tier::of(&key.window, key.level(now), Estimate::default());
+            key.taken > key.base && level() == Tier::Hot
+        };
+        let near = self.keys.iter().filter(|(_, key)| is_near(key));
+        for id in near.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.judge_if_silent(id, now, wall);
+        }
+    }
+
+    /// Lets keys leave that nobody has asked for the longest, when there are too many.
+    fn make_room(&mut self, now: Instant) {
+        let many = self.options.keys_max / 8 * 7;
+        if self.keys.len() <= many || lacks("keys_make_room") {
+            return;
+        }
+        let may_leave = self.keys.iter().filter(|(_, key)| key.may_leave(now));
+        let mut leave: Vec<(Instant, KeyId)> =
+            may_leave.map(|(id, key)| (key.used_at, *id)).collect();
+        let count = (self.keys.len() - self.options.keys_max / 4 * 3).min(leave.len());
+        if count < leave.len() {
+            leave.select_nth_unstable(count);
+        }
+        for (_, id) in &leave[..count] {
+            let taken = self.keys[id].taken;
+            self.outputs.push_back(Output::Evict { key: *id, taken });
+        }
     }
 
     /// Puts a key where the next look finds it when it is to be read, or may go.
@@ -167,8 +294,8 @@ impl Worker {
             && let Some(((_, number, id), Waiting { units, window })) = self.writes.pop_first()
         {
             if number.saturating_add(1) < window.number(wall) {
-                self.settle(id, units);
-                self.counts.late += units;
+                self.settle(id);
+                self.counts.late += units.unsigned_abs();
                 continue;
             }
             counts.push(Count { key: id, number, units, window });
@@ -176,6 +303,7 @@ impl Worker {
         if counts.is_empty() {
             return;
         }
+        self.sent = counts.len();
         let write = |command, part: &[Count]| Output::Write { command, counts: part.to_vec() };
         self.under_way = Some(Step::Writes(self.command(&counts, write)));
     }
@@ -195,24 +323,29 @@ impl Worker {
         commands
     }
 
-    fn written(&mut self, command: u64, outcome: Outcome, now: Instant, wall: WallTime) {
+    fn written(&mut self, command: u64, outcomes: &[Outcome], now: Instant, wall: WallTime) {
         let Some(Step::Writes(commands)) = &mut self.under_way else { return };
         let Some(counts) = commands.remove(&command) else { return };
         let is_last = commands.is_empty();
-        for Count { key: id, number, units, window } in counts {
-            let counted = match outcome {
+        for (place, Count { key: id, number, units, window }) in counts.into_iter().enumerate() {
+            self.settle(id);
+            self.sent -= 1;
+            let counted = match outcomes.get(place).copied().unwrap_or(Outcome::Unknown) {
+                // There is room: it was counted among those that wait.
                 Outcome::NotSent => {
-                    let place = place(&window, number, id);
-                    let waiting = self.writes.entry(place).or_insert(Waiting { units: 0, window });
-                    waiting.units += units;
+                    self.put(id, window, number, units);
+                    continue;
+                }
+                Outcome::Unknown if lacks("unknown_is_not_resent") => {
+                    self.put(id, window, number, units);
                     continue;
                 }
                 Outcome::Done => &mut self.counts.written,
+                Outcome::Refused => &mut self.counts.refused,
                 // It may be there: a second time would be one too many.
                 Outcome::Unknown => &mut self.counts.unknown,
             };
-            *counted += units;
-            self.settle(id, units);
+            *counted += units.unsigned_abs();
         }
         if is_last {
             self.under_way = None;
@@ -220,10 +353,10 @@ impl Worker {
         }
     }
 
-    /// Units of a key wait no more.
-    fn settle(&mut self, id: KeyId, units: u64) {
+    /// Units of a window of a key wait no more.
+    fn settle(&mut self, id: KeyId) {
         if let Some(key) = self.keys.get_mut(&id) {
-            key.unwritten = key.unwritten.saturating_sub(units);
+            key.unwritten = key.unwritten.saturating_sub(1);
         }
     }
 
@@ -251,36 +384,41 @@ impl Worker {
         }
         self.silent_since.get_or_insert(now);
         let read = |command, part: &[Asked]| {
-            let keys = part.iter().map(|asked| (asked.key, asked.window.number(wall))).collect();
-            Output::Read { command, keys }
+            let wanted = |asked: &Asked| {
+                let Asked { key, window, .. } = *asked;
+                Wanted { key, number: window.number(wall), window }
+            };
+            Output::Read { command, keys: part.iter().map(wanted).collect() }
         };
         let commands = self.command(&asked, read);
         self.under_way = Some(Step::Reads { sent_at: now, wall, commands });
     }
 
-    fn read(&mut self, command: u64, counts: Option<Vec<(u64, u64)>>, now: Instant) {
+    fn read(&mut self, command: u64, counts: &[Option<(u64, u64)>], now: Instant) {
         let Some(Step::Reads { sent_at, wall, commands }) = &mut self.under_way else { return };
         let Some(asked) = commands.remove(&command) else { return };
         let (sent_at, wall, is_last) = (*sent_at, *wall, commands.is_empty());
-        // An answer of another length is none.
-        let counts = counts.filter(|counts| counts.len() == asked.len());
-        match &counts {
-            Some(_) => {
-                self.silent_since = None;
-                self.counts.read += asked.len() as u64;
-            }
-            None => self.counts.read_failed += asked.len() as u64,
+        if counts.iter().any(Option::is_some) {
+            self.silent_since = None;
         }
         for (place, asked) in asked.into_iter().enumerate() {
+            let stored = counts.get(place).copied().flatten();
+            if stored.is_none() {
+                self.counts.read_failed += 1;
+            }
             let Some(key) = self.keys.get_mut(&asked.key) else { continue };
             key.is_asked = false;
             key.rests_until = now.saturating_add(self.options.tick);
-            if let Some(counts) = &counts
+            if let Some(stored) = stored
                 && key.window.length() == asked.window.length()
             {
-                key.estimate = asked.estimate(counts[place], wall);
+                let (before, was) = (key.level(now), key.tier(now));
+                let age = key.read_at.map(|at| now.saturating_since(at));
+                (key.estimate, key.estimated_at) = (asked.estimate(stored, wall), sent_at);
                 (key.read_at, key.base) = (Some(sent_at), asked.taken.min(key.taken));
-                self.outputs.push_back(key.told(asked.key, key.base, now));
+                let drift = key.window.apart(before, key.level(now));
+                self.counts.note_read(drift, age, (was, key.tier(now)));
+                self.outputs.push_back(key.told(asked.key));
             }
             self.plan(asked.key, now);
         }
@@ -295,6 +433,10 @@ impl Worker {
         }
         if let Some(key) = self.keys.remove(&id) {
             self.due.remove(&(key.due, id));
+            let has_rested = now >= key.rests_at(&self.options);
+            let left =
+                if has_rested { &mut self.counts.rested } else { &mut self.counts.displaced };
+            *left += 1;
         }
     }
 }

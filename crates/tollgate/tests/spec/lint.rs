@@ -69,7 +69,7 @@ fn a_limit_of_a_fleet_that_makes_no_sense_is_refused_with_the_reason() {
     let cap = |units, spec| LimitSpec { local_cap: Some(units), ..spec };
     let bootstrap = |units, spec| LimitSpec { bootstrap: Some(units), ..spec };
     let stale = |word| LimitSpec { on_stale: Some(word), ..EVENTUAL };
-    let later = "this version keeps only \"local\" and \"eventual\"";
+    let later = "this version keeps only \"local\", \"eventual\" and \"tally\"";
     let of_burst = "must be 1 to the burst, which is 10000";
     let unlimited = "has no meaning with rate \"unlimited\"";
     let only_deny = "this version keeps only \"deny\"";
@@ -80,8 +80,7 @@ fn a_limit_of_a_fleet_that_makes_no_sense_is_refused_with_the_reason() {
     let cases = [
         (guarantee("strict"), "guarantee", later),
         (guarantee("share"), "guarantee", later),
-        (guarantee("tally"), "guarantee", later),
-        (guarantee(""), "guarantee", "must be \"local\" or \"eventual\""),
+        (guarantee(""), "guarantee", "must be \"local\", \"eventual\" or \"tally\""),
         (cap(0, EVENTUAL), "local_cap", of_burst),
         (cap(10_001, EVENTUAL), "local_cap", of_burst),
         (bootstrap(201, EVENTUAL), "bootstrap", of_200),
@@ -98,6 +97,54 @@ fn a_limit_of_a_fleet_that_makes_no_sense_is_refused_with_the_reason() {
     for (spec, field, reason) in cases {
         let error = refused(&spec);
         assert_eq!((error.field(), error.reason()), (field, reason), "{error}");
+    }
+}
+
+const TALLY: LimitSpec<'static> =
+    LimitSpec { rate: "1000/10s", burst: None, guarantee: "tally", ..GOOD };
+
+#[test]
+fn a_limit_that_is_counted_in_windows_and_makes_no_sense_is_refused_with_the_reason() {
+    let of_window = "a window has what its rate says at once: must be 1000";
+    let seconds = "the window must be a whole number of seconds, 1 or more";
+    let only = "has a meaning only with guarantee = \"tally\"";
+    let never = "a cost above the threshold never passes with \"tally\": must be \"never\"";
+    let count = |word, spec| LimitSpec { count: Some(word), ..spec };
+    let cases = [
+        (LimitSpec { burst: Some(999), ..TALLY }, "burst", of_window),
+        (LimitSpec { burst_ratio: Some(20.0), ..TALLY }, "burst", of_window),
+        (LimitSpec { rate: "10/1500ms", ..TALLY }, "rate", seconds),
+        (
+            LimitSpec { rate: "2000000000000000/h", ..TALLY },
+            "rate",
+            "must be at most 2^50 in a window with \"tally\"",
+        ),
+        (count("all", TALLY), "count", "must be \"admitted\" or \"offered\""),
+        (count("admitted", EVENTUAL), "count", only),
+        (count("offered", GOOD), "count", only),
+        (
+            LimitSpec { on_stale: Some("wait"), ..TALLY },
+            "on_stale",
+            "must be \"allow\", \"share\" or \"deny\"",
+        ),
+        (LimitSpec { oversize: Oversize::Pace, ..TALLY }, "oversize", never),
+        (
+            LimitSpec { local_cap: Some(1), ..TALLY },
+            "local_cap",
+            "has a meaning only with guarantee = \"eventual\"",
+        ),
+    ];
+    for (spec, field, reason) in cases {
+        let error = refused(&spec);
+        assert_eq!((error.field(), error.reason()), (field, reason), "{error}");
+    }
+    let acme = OverrideSpec { key: &[("tenant", "acme")], rate: "5/s", ..OverrideSpec::DEFAULT };
+    let error = refused(&LimitSpec { key: &["tenant"], overrides: &[acme], ..TALLY });
+    assert_eq!(error.reason(), "must be for each 10s, as the limit's own: its windows");
+    for rate in ["unlimited", "zero", "5/10s"] {
+        let acme = OverrideSpec { rate, ..acme };
+        let spec = LimitSpec { key: &["tenant"], overrides: &[acme], ..TALLY };
+        assert!(Limit::parse(&spec).is_ok(), "{rate}");
     }
 }
 

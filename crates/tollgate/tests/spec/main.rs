@@ -22,4 +22,5 @@ mod ring;
 mod sessions;
 mod several;
 mod support;
+mod tally;
 mod tidy;

@@ -246,6 +246,7 @@ impl Serve {
             clock: Clock::monotonic(),
             secret,
             fleet,
+            tally: false,
         }
     }
 

@@ -25,6 +25,7 @@ pub(super) struct Draft {
     pub(super) allowance: AllowanceDraft,
     pub(super) guarantee: String,
     pub(super) on_stale: Option<String>,
+    pub(super) count: Option<String>,
     pub(super) oversize: Oversize,
     pub(super) shadow: bool,
     pub(super) overrides: Vec<OverrideDraft>,
@@ -158,6 +159,7 @@ impl Draft {
             local_cap: *local_cap,
             bootstrap: *bootstrap,
             on_stale: self.on_stale.as_deref(),
+            count: self.count.as_deref(),
             oversize: self.oversize,
             shadow: self.shadow,
             overrides: &overrides,
@@ -246,11 +248,11 @@ mod tests {
         (r#"key = ["a", ""]"#, r#"4:13: error: limit "api": key = "": must be 1 to 256 bytes"#),
         (
             r#"guarantee = "strict""#,
-            r#"4:13: error: limit "api": guarantee = "strict": this version keeps only "local" a"#,
+            r#"4:13: error: limit "api": guarantee = "strict": this version keeps only "local""#,
         ),
         (
             r#"guarantee = "lax""#,
-            r#"4:13: error: limit "api": guarantee = "lax": must be "local" or "eventual""#,
+            r#"4:13: error: limit "api": guarantee = "lax": must be "local", "eventual" or "tally""#,
         ),
         (
             r#"local_cap = 2"#,

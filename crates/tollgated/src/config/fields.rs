@@ -64,7 +64,7 @@ fn refusal<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> Stri
     if NOT_BUILT.contains(&name) {
         return format!(
             "`{name}` belongs to a guarantee that this version does not have; it keeps only \
-             \"local\" and \"eventual\""
+             \"local\", \"eventual\" and \"tally\""
         );
     }
     unknown(name, known)

@@ -473,7 +473,7 @@ mod tests {
     #[test]
     fn what_comes_with_later_guarantees_is_refused_by_name() {
         let expected = "1.toml:4:1: error: `windows` belongs to a guarantee that this version does \
-                        not have; it keeps only \"local\" and \"eventual\"";
+                        not have; it keeps only \"local\", \"eventual\" and \"tally\"";
         assert_eq!(found(&format!("{API}windows = [\"60/60s\"]\n")), [expected]);
     }
 
@@ -562,9 +562,10 @@ mod tests {
         assert_eq!(limit["required"], serde_json::json!(["name", "rate"]));
         assert_eq!(limit["properties"]["override"]["items"]["additionalProperties"], false);
         assert_eq!(limit["properties"]["oversize"]["enum"], serde_json::json!(["never", "pace"]));
-        let guarantees = serde_json::json!(["local", "eventual"]);
+        let guarantees = serde_json::json!(["local", "eventual", "tally"]);
         assert_eq!(limit["properties"]["guarantee"]["enum"], guarantees);
-        assert_eq!(limit["properties"]["on_stale"]["enum"], serde_json::json!(["deny"]));
+        let on_stale = serde_json::json!(["allow", "share", "deny"]);
+        assert_eq!(limit["properties"]["on_stale"]["enum"], on_stale);
         for properties in [limit, &limit["properties"]["override"]["items"]] {
             assert_eq!(properties["properties"]["local_cap"]["minimum"], 1);
             assert_eq!(properties["properties"]["bootstrap"]["minimum"], 0);

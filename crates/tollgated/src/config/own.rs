@@ -53,10 +53,14 @@ pub(super) struct LimitTable {
     #[schemars(with = "f64")]
     burst_ratio: Option<Spanned<f64>>,
     /// The guarantee that the limit needs: `"local"`, on this node never more than burst + rate x t
-    /// in any interval t, or `"eventual"`, the same in the whole fleet while one node at a time is
-    /// in charge of a key. A node without others is its whole fleet.
+    /// in any interval t; `"eventual"`, the same in the whole fleet while one node at a time is in
+    /// charge of a key; or `"tally"`, about the rate's N in each of its periods in the whole fleet,
+    /// as a Redis counts it. A node without others, or without a Redis, is its whole fleet.
     #[serde(default)]
-    #[schemars(with = "String", extend("enum" = ["local", "eventual"], "default" = "local"))]
+    #[schemars(
+        with = "String",
+        extend("enum" = ["local", "eventual", "tally"], "default" = "local")
+    )]
     guarantee: Option<Spanned<String>>,
     /// With `"eventual"`, the most units that one worker of the fleet may hold of a key: 500. Left
     /// out, twice what the rate brings in 20 ms; 1 to the burst.
@@ -68,11 +72,18 @@ pub(super) struct LimitTable {
     #[serde(default)]
     #[schemars(with = "u64", extend("default" = 0))]
     bootstrap: Option<Spanned<u64>>,
-    /// With `"eventual"`, what a worker does that has not heard of a key's owner for too long. This
-    /// version keeps only `"deny"`.
+    /// What a worker does when it can't know. With `"eventual"`, when it has not heard of a key's
+    /// owner for too long: this version keeps only `"deny"`, the default. With `"tally"`, when the
+    /// Redis has not answered for long: `"allow"`, the default, judges by what was read last,
+    /// `"share"` as if all nodes counted as much, and `"deny"` denies.
     #[serde(default)]
-    #[schemars(with = "String", extend("enum" = ["deny"], "default" = "deny"))]
+    #[schemars(with = "String", extend("enum" = ["allow", "share", "deny"]))]
     on_stale: Option<Spanned<String>>,
+    /// What counts with `"tally"`: what is `"admitted"`, or what is `"offered"`, so that what is
+    /// refused counts too, who meets the threshold is limited, and a key's first request passes.
+    #[serde(default)]
+    #[schemars(with = "String", extend("enum" = ["admitted", "offered"], "default" = "admitted"))]
+    count: Option<Spanned<String>>,
     /// Evaluate and count, but never deny: to see what a limit would do.
     #[serde(default)]
     #[schemars(with = "bool", extend("default" = false))]
@@ -196,6 +207,7 @@ fn draft(table: LimitTable, whole: Place) -> Draft {
         ("local_cap", table.local_cap.as_ref().map(Spanned::span)),
         ("bootstrap", table.bootstrap.as_ref().map(Spanned::span)),
         ("on_stale", table.on_stale.as_ref().map(Spanned::span)),
+        ("count", table.count.as_ref().map(Spanned::span)),
         ("shadow", table.shadow.as_ref().map(Spanned::span)),
         ("oversize", table.oversize.as_ref().map(Spanned::span)),
         // An error about all of them stands at the first.
@@ -225,6 +237,7 @@ fn draft(table: LimitTable, whole: Place) -> Draft {
         },
         guarantee: or_default(table.guarantee, "local"),
         on_stale: table.on_stale.map(Spanned::into_inner),
+        count: table.count.map(Spanned::into_inner),
         oversize: match table.oversize.map(Spanned::into_inner) {
             None | Some(OversizeWord::Never) => Oversize::Never,
             Some(OversizeWord::Pace) => Oversize::Pace,

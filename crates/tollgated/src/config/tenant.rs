@@ -185,6 +185,7 @@ impl RateLimits {
                 .map_or_else(AllowanceDraft::unlimited, |default| default.get_ref().allowance()),
             guarantee: "local".into(),
             on_stale: None,
+            count: None,
             oversize: Oversize::Pace,
             shadow: false,
             path: Vec::new(),

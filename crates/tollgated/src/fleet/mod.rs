@@ -245,6 +245,7 @@ impl Setup {
             weight: self.weight,
             keys_max: self.keys_max,
             table_full: self.table_full,
+            tally: false,
             // A client that waits as long as it was told must not be early by its own clock.
             clock: Clock::monotonic(),
             sessions: self.sessions,

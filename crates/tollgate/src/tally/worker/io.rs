@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::key::KeyId;
-use crate::tally::{Estimate, Window};
+use crate::tally::{Estimate, WallTime, Window};
 use crate::time::Instant;
 
 /// How a worker uses its store.
@@ -16,9 +16,14 @@ pub struct WorkerOptions {
     /// Units that a node must have counted of an idle key before it reads it; see
     /// [`Floor`](crate::tally::Floor).
     pub floor: u64,
-    /// After reads have gone unanswered for so long, what this node has counted by itself limits
-    /// nobody: only what was read does, and leaks. `None` is a window of the key's limit.
+    /// After reads have gone unanswered for so long, keys are judged as their limit's [`OnStale`]
+    /// says. `None` is a window of the key's limit.
     pub read_outage_max: Option<Duration>,
+    /// Nodes that share the store, as [`OnStale::Share`] counts them.
+    pub nodes: u64,
+    /// Keys that it should know at most. From seven eighths of it on those leave that nobody has
+    /// asked for the longest, of those that are idle and written.
+    pub keys_max: usize,
     /// After so long without a request, or two windows if that is more, a key is forgotten once all
     /// of it is written.
     pub idle: Duration,
@@ -39,6 +44,8 @@ impl Default for WorkerOptions {
             sync: Duration::from_secs(15),
             floor: 10,
             read_outage_max: None,
+            nodes: 1,
+            keys_max: 300_000,
             idle: Duration::from_secs(300),
             writes_max: 200_000,
             writes_per_tick: 200_000,
@@ -48,36 +55,72 @@ impl Default for WorkerOptions {
     }
 }
 
+/// By what a key is judged once its store has not answered for
+/// [`read_outage_max`](WorkerOptions::read_outage_max).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnStale {
+    /// By what was read last alone, which leaks: what this node has counted by itself limits
+    /// nobody.
+    #[default]
+    Allow,
+    /// As if each of the nodes counted what this one does: each enforces its part.
+    Share,
+    /// It is denied.
+    Deny,
+}
+
+impl OnStale {
+    /// Its name, as policy files have it: `allow`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Share => "share",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// How far a key's cell has counted, which was asked for; it need not have counted more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// The key.
+    pub key: KeyId,
+    /// Its limit.
+    pub window: Window,
+    /// What its limit says of outages.
+    pub on_stale: OnStale,
+    /// Where its cell began, if that is new.
+    pub base: Option<u64>,
+    /// Up to where it has counted.
+    pub taken: u64,
+    /// Units that were given back since it was told last, and when the oldest of them were charged.
+    pub refund: Option<(u64, WallTime)>,
+}
+
 /// What a worker is told.
 ///
 /// Each command is answered exactly once, and in bounded time, or nothing goes on; a key's
 /// [`Evicted`](Self::Evicted) comes before anything of its next cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// How far a key's cell has counted, which was asked for; it need not have counted more. A key
-    /// that is new began at 0.
-    Counted {
-        /// The key.
-        key: KeyId,
-        /// Its limit.
-        window: Window,
-        /// Units since its cell began.
-        taken: u64,
-    },
+    /// A cell has counted.
+    Counted(Counted),
     /// What became of a [`Output::Write`].
     Written {
         /// Its number.
         command: u64,
-        /// What became of it.
-        outcome: Outcome,
+        /// What became of each of its counts, in their order; of those that are missing it is not
+        /// known.
+        outcomes: Vec<Outcome>,
     },
     /// What became of a [`Output::Read`].
     Read {
         /// Its number.
         command: u64,
         /// The counts of each of its keys in their order, in the previous window and in this one;
-        /// `None` if it failed.
-        counts: Option<Vec<(u64, u64)>>,
+        /// those that are `None` or missing could not be read.
+        counts: Vec<Option<(u64, u64)>>,
     },
     /// Whether a key has no cell any more, as [`Output::Evict`] wanted.
     Evicted {
@@ -90,21 +133,23 @@ pub enum Input {
     Timeout,
 }
 
-/// What became of a command that writes.
+/// What became of a count that was to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it is in the store.
+    /// The store has it.
     Done,
-    /// The store surely has nothing of it.
+    /// The store surely does not have it, and may take it another time.
     NotSent,
-    /// The store may have it, or a part.
+    /// The store surely does not have it, and never will.
+    Refused,
+    /// The store may have it: it must not be sent again.
     Unknown,
 }
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Add these counts to the store.
+    /// Add these counts to the store, each of them once at most.
     Write {
         /// Its number, for the answer.
         command: u64,
@@ -115,15 +160,17 @@ pub enum Output {
     Read {
         /// Its number, for the answer.
         command: u64,
-        /// The keys, and the numbers of their windows now; each one's previous is one less.
-        keys: Vec<(KeyId, u64)>,
+        /// Which.
+        keys: Vec<Wanted>,
     },
     /// A key is judged by this from now on: what its cell has counted beyond `base` comes on top of
     /// an estimate that was read at that instant.
     Estimate {
         /// The key.
         key: KeyId,
-        /// Units since its cell began that are in the estimate, or count for nothing.
+        /// Its limit.
+        window: Window,
+        /// Up to where its cell's units are in the estimate, or count for nothing.
         base: u64,
         /// What the fleet has used lately.
         estimate: Estimate,
@@ -148,25 +195,19 @@ pub struct Count {
     pub key: KeyId,
     /// The window's number.
     pub number: u64,
-    /// How many.
-    pub units: u64,
+    /// How many; below 0 if more was given back than was counted.
+    pub units: i64,
     /// Its limit.
     pub window: Window,
 }
 
-/// What a worker did so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct WorkerCounts {
-    /// Units that the store has.
-    pub written: u64,
-    /// Units of which it is not known whether the store has them.
-    pub unknown: u64,
-    /// Units that found no place among those that wait.
-    pub dropped: u64,
-    /// Units of windows that nobody reads any more.
-    pub late: u64,
-    /// Keys that were read.
-    pub read: u64,
-    /// Keys whose reading failed.
-    pub read_failed: u64,
+/// A key whose counts are to be read, in a window and in the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// The key.
+    pub key: KeyId,
+    /// The number of the window; the previous one's is one less.
+    pub number: u64,
+    /// Its limit.
+    pub window: Window,
 }

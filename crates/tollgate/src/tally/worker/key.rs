@@ -1,9 +1,8 @@
 //! One key on a worker: what was counted of it here, what was read, and when it is read again.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use super::{Output, WorkerOptions};
+use super::{OnStale, Output, WorkerOptions};
 use crate::key::KeyId;
 use crate::tally::{Estimate, Floor, Tier, WallTime, Window};
 use crate::time::Instant;
@@ -18,7 +17,7 @@ pub(super) fn place(window: &Window, number: u64, key: KeyId) -> Place {
 /// Units that wait to be written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
-    pub(super) units: u64,
+    pub(super) units: i64,
     pub(super) window: Window,
 }
 
@@ -30,21 +29,24 @@ pub(super) struct Asked {
     /// How far its cell has counted.
     pub(super) taken: u64,
     /// In the previous window, and in this one: what waits here, and what this node has counted.
-    pub(super) waits: [u64; 2],
+    pub(super) waits: [i64; 2],
     pub(super) own: [u64; 2],
 }
 
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) window: Window,
+    pub(super) on_stale: OnStale,
     pub(super) taken: u64,
-    /// Of those, what waits to be written or is being.
-    pub(super) unwritten: u64,
+    /// Of how many windows counts wait to be written, or are being.
+    pub(super) unwritten: u32,
     /// What was counted here in the last two windows in which anything was: a store may forget.
     pub(super) own: [(u64, u64); 2],
     /// Up to where the estimate knows.
     pub(super) base: u64,
     pub(super) estimate: Estimate,
+    /// Since when that leaks.
+    pub(super) estimated_at: Instant,
     pub(super) read_at: Option<Instant>,
     pub(super) is_asked: bool,
     /// It is not read again before that.
@@ -59,21 +61,24 @@ impl Asked {
     /// waits here comes to that, and what this node knows is there even if the store has lost it.
     pub(super) fn estimate(&self, stored: (u64, u64), wall: WallTime) -> Estimate {
         let sum = |place: usize, stored: u64| {
-            stored.saturating_add(self.waits[place]).max(self.own[place])
+            stored.saturating_add_signed(self.waits[place]).max(self.own[place])
         };
         self.window.estimate(sum(0, stored.0), sum(1, stored.1), wall)
     }
 }
 
 impl Key {
-    pub(super) fn new(window: Window, now: Instant) -> Self {
+    /// A key whose cell begins at `base`.
+    pub(super) fn new(window: Window, on_stale: OnStale, base: u64, now: Instant) -> Self {
         Self {
             window,
-            taken: 0,
+            on_stale,
+            taken: base,
             unwritten: 0,
             own: [(0, 0); 2],
-            base: 0,
+            base,
             estimate: Estimate::default(),
+            estimated_at: now,
             read_at: None,
             is_asked: false,
             rests_until: now,
@@ -92,6 +97,41 @@ impl Key {
         }
     }
 
+    /// Takes back units that were counted in a window; returns how many were known to be.
+    pub(super) fn take_back(&mut self, number: u64, units: u64, wall: WallTime) -> u64 {
+        let Some((_, own)) = self.own.iter_mut().find(|(own, _)| *own == number) else { return 0 };
+        let back = units.min(*own);
+        *own -= back;
+        let here = back.min(self.taken - self.base);
+        self.base += here;
+        // The rest is in the estimate, whole if it was counted in this window.
+        if number == self.window.number(wall) {
+            self.estimate = self.window.without(self.estimate, back - here);
+        }
+        back
+    }
+
+    /// By what it is judged when its store has been silent for too long.
+    pub(super) fn judge_alone(&mut self, nodes: u64, wall: WallTime, now: Instant) {
+        self.base = self.taken;
+        let number = self.window.number(wall);
+        let own = |number| self.own_in(number).saturating_mul(nodes);
+        let alone = match self.on_stale {
+            OnStale::Allow => return,
+            OnStale::Share => {
+                let before = number.checked_sub(1).map_or(0, own);
+                self.window.estimate(before, own(number), wall)
+            }
+            OnStale::Deny => Estimate::MAX,
+        };
+        let left = self.window.leaked(self.estimate, now.saturating_since(self.estimated_at));
+        (self.estimate, self.estimated_at) = (left.max(alone), now);
+    }
+
+    fn own_in(&self, number: u64) -> u64 {
+        self.own.iter().filter(|(own, _)| *own == number).map(|(_, units)| units).sum()
+    }
+
     /// What is known of it when its reading begins.
     pub(super) fn asked(
         &self,
@@ -105,28 +145,33 @@ impl Key {
             let waiting = writes.get(&place(&self.window, number, id));
             waiting.map_or(0, |waiting| waiting.units)
         };
-        let own = |number| {
-            self.own.iter().filter(|(own, _)| *own == number).map(|(_, units)| units).sum()
-        };
         Asked {
             key: id,
             window: self.window,
             taken: self.taken,
             waits: numbers.map(|number| number.map_or(0, waits)),
-            own: numbers.map(|number| number.map_or(0, own)),
+            own: numbers.map(|number| number.map_or(0, |number| self.own_in(number))),
         }
     }
 
-    pub(super) fn told(&self, id: KeyId, base: u64, now: Instant) -> Output {
-        let read_at = self.read_at.unwrap_or(now);
-        Output::Estimate { key: id, base, estimate: self.estimate, read_at }
+    pub(super) fn told(&self, id: KeyId) -> Output {
+        let (window, base) = (self.window, self.base);
+        let (estimate, read_at) = (self.estimate, self.estimated_at);
+        Output::Estimate { key: id, window, base, estimate, read_at }
+    }
+
+    pub(super) fn level(&self, now: Instant) -> Estimate {
+        let age = now.saturating_since(self.estimated_at);
+        self.window.level(self.estimate, age, self.taken - self.base)
+    }
+
+    pub(super) fn tier(&self, now: Instant) -> Tier {
+        Tier::of(&self.window, self.level(now), self.estimate)
     }
 
     /// When it is to be read, if it is at all: nothing that nobody has asked for since.
     pub(super) fn reads_at(&self, options: &WorkerOptions, now: Instant) -> Option<Instant> {
-        let age = self.read_at.map_or(Duration::ZERO, |at| now.saturating_since(at));
-        let level = self.window.level(self.estimate, age, self.taken - self.base);
-        let tier = Tier::of(&self.window, level, self.estimate);
+        let tier = self.tier(now);
         let floor = Floor::new(options.floor, &self.window);
         let counted = self.own.iter().map(|(_, units)| units).sum();
         let is_since = |read_at| self.used_at > read_at || self.taken > self.base;
@@ -143,6 +188,12 @@ impl Key {
         let sync = options.sync.min(self.window.length() / 4);
         let interval = if has_risen { options.tick } else { tier.interval(sync).min(known) };
         Some(read_at.saturating_add(interval).max(self.rests_until))
+    }
+
+    /// Whether it may make room for others: nothing of it waits, and little is known of it.
+    pub(super) fn may_leave(&self, now: Instant) -> bool {
+        let tier = || Tier::of(&self.window, self.level(now), Estimate::default());
+        self.unwritten == 0 && !self.is_asked && tier() == Tier::Idle
     }
 
     pub(super) fn rests_at(&self, options: &WorkerOptions) -> Instant {

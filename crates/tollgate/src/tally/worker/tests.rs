@@ -8,10 +8,11 @@ const TICK: u64 = 1_000;
 /// A worker, the cells of its keys, and what the store answers.
 struct Bench {
     worker: Worker,
-    store: HashMap<(KeyId, u64), u64>,
+    store: HashMap<(KeyId, u64), i64>,
     cells: HashMap<KeyId, Cell>,
     millis: u64,
     window: Window,
+    on_stale: OnStale,
     outcome: Outcome,
     reads_fail: bool,
     /// What it did, in its order: how many counts were written or keys read by each command.
@@ -20,6 +21,7 @@ struct Bench {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Cell {
+    is_known: bool,
     taken: u64,
     base: u64,
     estimate: Estimate,
@@ -44,6 +46,7 @@ impl Bench {
             cells: HashMap::new(),
             millis: 0,
             window,
+            on_stale: OnStale::Allow,
             outcome: Outcome::Done,
             reads_fail: false,
             log: Vec::new(),
@@ -70,8 +73,10 @@ impl Bench {
                 passed += 1;
             }
         }
-        let (window, taken) = (self.window, self.cells[&key].taken);
-        self.tell(Input::Counted { key, window, taken });
+        let cell = self.cells.entry(key).or_default();
+        let base = (!std::mem::replace(&mut cell.is_known, true)).then_some(0);
+        let (window, on_stale, taken) = (self.window, self.on_stale, cell.taken);
+        self.tell(Input::Counted(Counted { key, window, on_stale, base, taken, refund: None }));
         passed
     }
 
@@ -84,24 +89,29 @@ impl Bench {
                 match self.worker.poll() {
                     Output::Write { command, counts } => {
                         self.log.push(("write", counts.len()));
+                        let outcomes = vec![self.outcome; counts.len()];
                         if self.outcome == Outcome::Done {
                             for count in counts {
                                 *self.store.entry((count.key, count.number)).or_default() +=
                                     count.units;
                             }
                         }
-                        inputs.push_back(Input::Written { command, outcome: self.outcome });
+                        inputs.push_back(Input::Written { command, outcomes });
                     }
                     Output::Read { command, keys } => {
                         self.log.push(("read", keys.len()));
-                        let of = |key, number| self.store.get(&(key, number)).copied().unwrap_or(0);
-                        let counts = keys
-                            .iter()
-                            .map(|(key, number)| (of(*key, number - 1), of(*key, *number)));
-                        let counts = (!self.reads_fail).then(|| counts.collect());
+                        let of = |key, number| {
+                            let stored = self.store.get(&(key, number)).copied();
+                            stored.unwrap_or(0).max(0).unsigned_abs()
+                        };
+                        let counts = keys.iter().map(|Wanted { key, number, .. }| {
+                            (of(*key, number - 1), of(*key, *number))
+                        });
+                        let counts = counts.map(|count| (!self.reads_fail).then_some(count));
+                        let counts = counts.collect();
                         inputs.push_back(Input::Read { command, counts });
                     }
-                    Output::Estimate { key, base, estimate, read_at } => {
+                    Output::Estimate { key, base, estimate, read_at, .. } => {
                         let cell = self.cells.entry(key).or_default();
                         *cell = Cell { base, estimate, read_at, ..*cell };
                     }
@@ -127,7 +137,7 @@ impl Bench {
         }
     }
 
-    fn stored(&self, key: KeyId) -> u64 {
+    fn stored(&self, key: KeyId) -> i64 {
         self.store.iter().filter(|((of, _), _)| *of == key).map(|(_, units)| units).sum()
     }
 }
@@ -182,7 +192,7 @@ fn writes_and_reads_are_bounded_and_go_on_with_the_next_tick() {
     assert_eq!(bench.log, [vec![("write", 2); 5], vec![("read", 2); 5]].concat());
     bench.pass(2 * TICK);
     assert_eq!(bench.worker.waiting(), 0);
-    assert_eq!((0..25).map(|number| bench.stored(key(number))).sum::<u64>(), 25 * 20);
+    assert_eq!((0..25).map(|number| bench.stored(key(number))).sum::<i64>(), 25 * 20);
 }
 
 #[test]
@@ -250,12 +260,15 @@ fn what_is_counted_while_a_tick_is_under_way_comes_on_top() {
     let (window, key) = (bench.window, key(1));
     let (now, wall) = (bench.now(), bench.wall());
     let worker = &mut bench.worker;
-    let counted = |taken| Input::Counted { key, window, taken };
+    let counted = |taken| {
+        let (on_stale, base) = (OnStale::Allow, (taken == 30).then_some(0));
+        Input::Counted(Counted { key, window, on_stale, base, taken, refund: None })
+    };
     worker.handle(counted(30), now, wall);
     worker.handle(Input::Timeout, now, wall);
     let Output::Write { command, .. } = worker.poll() else { panic!("a write") };
     worker.handle(counted(37), now, wall);
-    worker.handle(Input::Written { command, outcome: Outcome::Done }, now, wall);
+    worker.handle(Input::Written { command, outcomes: vec![Outcome::Done] }, now, wall);
     let mut read = None;
     while read.is_none() {
         if let Output::Read { command, .. } = worker.poll() {
@@ -263,7 +276,7 @@ fn what_is_counted_while_a_tick_is_under_way_comes_on_top() {
         }
     }
     worker.handle(counted(40), now, wall);
-    let counts = Some(vec![(0, 30)]);
+    let counts = vec![Some((0, 30))];
     worker.handle(Input::Read { command: read.expect("one"), counts }, now, wall);
     let Output::Estimate { base, estimate, .. } = worker.poll() else { panic!("an estimate") };
     // What waited when the reading began is in it.

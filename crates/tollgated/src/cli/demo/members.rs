@@ -142,7 +142,8 @@ fn start_one(data: &Path, join: Vec<String>) -> Result<Membership, String> {
     let build: Build = Box::new(|secret| {
         let clock = Clock::monotonic();
         let table_full = TableFull::default();
-        let options = Options { keys_max: KEYS_MAX, table_full, clock, secret, fleet: true };
+        let (fleet, tally, keys_max) = (true, false, KEYS_MAX);
+        let options = Options { keys_max, table_full, clock, secret, fleet, tally };
         let service = Arc::new(Service::new(options).map_err(|error| error.to_string())?);
         let limiter = service.limiter().clone();
         Ok((limiter, Arc::new(move |document: &Document| service.enforce(document))))

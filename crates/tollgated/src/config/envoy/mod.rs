@@ -232,6 +232,7 @@ fn draft(label: String, written: Written) -> Draft {
         allowance: AllowanceDraft { rate, burst, ..AllowanceDraft::default() },
         guarantee: "local".into(),
         on_stale: None,
+        count: None,
         oversize: Oversize::Never,
         shadow: written.shadow.is_some(),
         overrides: Vec::new(),
