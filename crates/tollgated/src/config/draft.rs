@@ -252,7 +252,7 @@ mod tests {
         ),
         (
             r#"guarantee = "lax""#,
-            r#"4:13: error: limit "api": guarantee = "lax": must be "local", "eventual" or "tally""#,
+            r#"4:13: error: limit "api": guarantee = "lax": must be "local", "eventual" or"#,
         ),
         (
             r#"local_cap = 2"#,
