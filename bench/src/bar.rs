@@ -15,7 +15,7 @@ enum Limit {
 }
 
 /// The limits of all bars, by name.
-const BARS: [(&str, Limit); 41] = [
+const BARS: [(&str, Limit); 44] = [
     ("handle", AtMost(1.0)),
     ("handle-2-threads", AtMost(0.7)),
     ("denied", AtMost(1.1)),
@@ -25,6 +25,9 @@ const BARS: [(&str, Limit); 41] = [
     ("credit-keyed-1k", AtMost(1.1)),
     ("fleet-keyed-1k", AtMost(1.3)),
     ("fleet-handle", AtMost(1.3)),
+    ("tally-keyed-1k", AtMost(1.5)),
+    ("tally-keyed-1k-leaking", AtMost(1.5)),
+    ("tally-handle", AtMost(1.5)),
     ("request", AtMost(0.05)),
     ("disabled-ns", AtMost(2.0)),
     ("memory-1m-bytes", AtMost(53.0)),

@@ -58,6 +58,19 @@ pub fn run(filter: &str) -> bool {
         let theirs = Contender::new("a node's", ours::handle(1));
         short |= compare_contenders("fleet-handle", ours, theirs);
     }
+    for (name, leaks) in [("tally-keyed-1k", false), ("tally-keyed-1k-leaking", true)] {
+        if wanted(name) {
+            let stream = stream(1000, 64 * CHUNK);
+            let ours = Contender::new("a store's", vec![ours::tally_keyed(1000, &stream, leaks)]);
+            let theirs = Contender::new("a node's", ours::keyed(1000, &stream, 1));
+            short |= compare_contenders(name, ours, theirs);
+        }
+    }
+    if wanted("tally-handle") {
+        let ours = Contender::new("a store's", vec![ours::tally_handle()]);
+        let theirs = Contender::new("a node's", ours::handle(1));
+        short |= compare_contenders("tally-handle", ours, theirs);
+    }
     if wanted("request") {
         let tenants: Arc<[String]> =
             stream(1000, 64 * CHUNK).iter().map(|key| text(key).to_owned()).collect();

@@ -4,6 +4,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tollgate::{
     Charged, Clock, Credits, Descriptor, Entry, FleetLimitId, Handle, Instant, KeyId, Keyed, Limit,
@@ -141,6 +142,61 @@ fn fleet(keys_max: u64) -> Limiter {
     let limits = vec![Numbered { limit, number: FleetLimitId(1), generation: 1 }];
     limiter.replace_numbered(limits, 1).expect("one limit");
     limiter
+}
+
+/// Keys out of a stream, of a limit that is counted in a store, by name. The cells are drained as
+/// those of credit are. Of each key something was read that `leaks` for months, or has leaked.
+pub fn tally_keyed(keys: u64, stream: &Arc<[Key]>, leaks: bool) -> Worker {
+    let limiter = tally(keys);
+    let mut api = limiter.keyed("default", "api").expect("the limit is in force");
+    for number in 0..keys {
+        let decision = api.check(&[Part::Text(&key(number))], 1);
+        assert!(decision.is_ok_and(|decision| decision.is_allowed()));
+    }
+    let credits = limiter.tally().expect("it counts for a store").clone();
+    estimate_all(&limiter, &credits, leaks);
+    let (clock, mut cursor, mut chunks) = (Clock::system(), Cursor::new(stream, 0, 1), 0);
+    Box::new(move || {
+        let mut allowed = 0;
+        for key in cursor.chunk() {
+            let decision = api.check(&[Part::Text(key)], 1);
+            allowed += u64::from(decision.is_ok_and(|decision| decision.is_allowed()));
+        }
+        chunks += 1;
+        if chunks % 64 == 0 {
+            credits.drain(clock.now(), |drained| {
+                black_box(drained);
+            });
+        }
+        allowed
+    })
+}
+
+/// One key of such a limit by handle, of which something was read that leaks.
+pub fn tally_handle() -> Worker {
+    let limiter = tally(1);
+    let entries = [Entry::new("user", "user:00000000000")];
+    let mut handle = limiter.handle("default", &Descriptor::new(&entries).expect("one entry"));
+    assert!(handle.check(1).is_allowed());
+    estimate_all(&limiter, limiter.tally().expect("it counts for a store"), true);
+    handle_worker(handle)
+}
+
+fn tally(keys_max: u64) -> Limiter {
+    let options = Options { keys_max, tally: true, ..Options::default() };
+    let spec = LimitSpec { guarantee: "tally", burst: None, ..api("1000000000000/365d", 1) };
+    Limiter::new(vec![Limit::parse(&spec).expect("a sound limit")], options).expect("one limit")
+}
+
+fn estimate_all(limiter: &Limiter, credits: &Credits, leaks: bool) {
+    let until = if leaks {
+        limiter.now().saturating_add(Duration::from_secs(10_000_000))
+    } else {
+        Instant::ZERO
+    };
+    let mut keys = Vec::new();
+    credits.drain(limiter.now(), |drained| keys.push((drained.key, drained.taken)));
+    keys.iter().for_each(|(key, taken)| credits.estimate(*key, until.as_nanos(), *taken));
 }
 
 /// All positions, of which the fleet says that so many remain.

@@ -59,7 +59,7 @@ pub enum TableFull {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step<'r> {
     pub(crate) outcome: Outcome,
-    /// The key's state after the step; the units left if it is decided by credit.
+    /// The key's state after the step, as the meter's basis says.
     pub(crate) tat: u64,
     /// How the state is read; no meter when the key is unlimited.
     pub(crate) meter: Option<&'r Meter>,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::gcra::{Meter, Retry};
+use crate::gcra::{Basis, Meter, Retry};
 use crate::time::Instant;
 
 /// Allowed or denied, and why.
@@ -22,23 +22,27 @@ pub struct Decision {
 pub(crate) struct Decided {
     pub(crate) limit: LimitId,
     pub(crate) cost: u64,
-    /// The key's TAT; its units left, if [no more is known](Meter::knows_what_is_left).
+    /// The key's state, as its meter's [`Basis`] says.
     pub(crate) tat: u64,
     pub(crate) meter: Meter,
 }
 
 impl Decided {
     fn tat(&self, now: Instant) -> u64 {
-        let is_left = self.meter.knows_what_is_left();
-        if is_left { self.meter.tat_with(self.tat, now) } else { self.tat }
+        match self.meter.basis() {
+            Basis::Tat => self.tat,
+            Basis::Left => self.meter.tat_with(self.tat, now),
+            Basis::Level => self.meter.tat_owing(self.tat, now),
+        }
     }
 
     /// Units left at `now`, when it was decided.
     pub(crate) fn remaining(&self, now: Instant) -> u64 {
-        if self.meter.knows_what_is_left() {
-            return self.tat.min(self.meter.burst());
+        match self.meter.basis() {
+            Basis::Tat => self.meter.remaining(self.tat, now),
+            Basis::Left => self.tat.min(self.meter.burst()),
+            Basis::Level => self.meter.burst().saturating_sub(self.tat),
         }
-        self.meter.remaining(self.tat, now)
     }
 
     /// When a denied cost may pass, though not before the next snapshot of its owner can have come.
@@ -208,10 +212,10 @@ impl Decision {
             return None;
         };
         Some(match reason {
-            Reason::OverLimit if decided.meter.knows_what_is_left() => {
+            Reason::OverLimit if decided.meter.basis() == Basis::Left => {
                 decided.retry_with_news(self.now)
             }
-            Reason::OverLimit => decided.meter.retry(decided.tat, decided.cost, self.now),
+            Reason::OverLimit => decided.meter.retry(decided.tat(self.now), decided.cost, self.now),
             Reason::CostExceedsBurst => Retry::Never,
             Reason::KeyTableFull => {
                 decided.meter.time_for(decided.cost).map_or(Retry::Never, |nanos| {

@@ -37,7 +37,7 @@ pub(crate) struct Meter {
 
 /// From what is known of a key that which is said of it follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Basis {
+pub(crate) enum Basis {
     /// Its TAT.
     #[default]
     Tat,
@@ -129,9 +129,9 @@ impl Meter {
         Self { basis: Basis::Level, ..self }
     }
 
-    /// Whether of a key only the tokens that are left are known.
-    pub(crate) fn knows_what_is_left(&self) -> bool {
-        self.basis == Basis::Left
+    /// From what is known of a key that which is said of it follows.
+    pub(crate) fn basis(&self) -> Basis {
+        self.basis
     }
 
     /// Whether what a key has left is known from others, and only about.
@@ -140,7 +140,6 @@ impl Meter {
     }
 
     /// The TAT of a key that owes so many tokens at `now`.
-    #[inline]
     pub(crate) fn tat_owing(&self, level: u64, now: Instant) -> u64 {
         let next = u128::from(self.floor(now)) + granules_of(level, self.shift);
         u64::try_from(next).unwrap_or(TAT_MAX).min(TAT_MAX)

@@ -136,7 +136,8 @@ impl<R: Rest> Table<R> {
 
     /// Finds a key. Takes no lock; a key that is being changed counts as not found, so a miss is
     /// final only under the [lock](Self::lock).
-    #[inline]
+    // By a call, what is found would be read from memory in other words than it was written.
+    #[inline(always)]
     pub(crate) fn find(&self, key: KeyId) -> Option<Found> {
         let home = self.home(key);
         let first = home & !(self.segment_slots - 1);

@@ -39,7 +39,7 @@ impl Core {
                 }
                 None => match tallied.credits.note(&asked) {
                     Ok(is_new) => began |= is_new,
-                    Err(_) => return self.beyond_table(rule, counting, want, now),
+                    Err(_) => return self.beyond_table(rule, counting, want),
                 },
             }
         }
@@ -62,7 +62,7 @@ impl Core {
         match tallied.credits.charge_known(&asked, now)? {
             Charged::Allowed { remaining } => {
                 let level = leak.whole().saturating_sub(remaining);
-                Some((Outcome::Allowed, meter.tat_owing(level, now), meter))
+                Some((Outcome::Allowed, level, meter))
             }
             // One that was refused is counted elsewhere; a cell that was made here is found there.
             Charged::OverLimit { .. } | Charged::Stale { .. } | Charged::Full => None,
@@ -99,20 +99,13 @@ impl Core {
 
     /// A key for which there is no cell: it is not counted.
     #[cold]
-    fn beyond_table<'r>(
-        &self,
-        rule: &Rule,
-        counting: &'r Counting,
-        want: &Want,
-        now: Instant,
-    ) -> Step<'r> {
+    fn beyond_table<'r>(&self, rule: &Rule, counting: &'r Counting, want: &Want) -> Step<'r> {
         let outcome = match self.table_full {
             TableFull::Share => Outcome::Allowed,
             TableFull::Deny => Outcome::Denied(Reason::KeyTableFull),
         };
         rule.counts.count_many(Event::Overflowed, u64::from(outcome == Outcome::Allowed));
-        let tat = counting.meter.tat_owing(want.cost, now);
-        Step { outcome, tat, meter: Some(&counting.meter), trace: Trace::None }
+        Step { outcome, tat: want.cost, meter: Some(&counting.meter), trace: Trace::None }
     }
 }
 
@@ -147,6 +140,6 @@ impl<'r> Step<'r> {
             Outcome::Denied(_) if began => Trace::Cell(want.key),
             Outcome::Denied(_) => Trace::None,
         };
-        Self { outcome, tat: meter.tat_owing(level, now), meter: Some(meter), trace }
+        Self { outcome, tat: level, meter: Some(meter), trace }
     }
 }

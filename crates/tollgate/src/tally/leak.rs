@@ -9,29 +9,34 @@ use crate::time::Instant;
 /// How the estimates of a threshold leak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leak {
-    window: Window,
-    /// floor(threshold · 2^shift / length): between 2^61 and 2^63, units a nanosecond.
+    /// floor(threshold · 2^(64 + shift) / length), units a nanosecond: 2^61 and more, but for so
+    /// large a threshold that the shift would be below 0.
     slope: u64,
     shift: u32,
+    /// The bits below a unit: 2^shift - 1.
+    mask: u64,
+    /// 1 if a part of a unit is a whole one.
+    up: u64,
     /// Units that may be counted when nothing of an estimate is left.
     whole: u64,
+    window: Window,
 }
 
 impl Leak {
     /// At this threshold.
     #[must_use]
     pub fn new(window: Window) -> Self {
-        let whole = match window.meets() {
-            Meets::Passes => window.threshold(),
-            Meets::IsLimited => window.threshold() - 1,
+        let (up, whole) = match window.meets() {
+            Meets::Passes => (1, window.threshold()),
+            Meets::IsLimited => (0, window.threshold() - 1),
         };
         let threshold = u128::from(window.threshold());
         let length = u128::from(window.length_nanos());
         // The quotient of numbers with so many bits has as many, or one less.
         let bits = length.ilog2() as i32 - threshold.ilog2() as i32;
-        let shift = (SLOPE_BITS + bits).unsigned_abs();
-        let slope = (threshold << shift) / length;
-        Self { window, slope: slope as u64, shift, whole }
+        let shift = (SLOPE_BITS + bits - 64).max(0).unsigned_abs();
+        let slope = u64::try_from((threshold << (64 + shift)) / length).unwrap_or(u64::MAX);
+        Self { slope, shift, mask: (1 << shift) - 1, up, whole, window }
     }
 
     /// Nothing passes.
@@ -74,7 +79,7 @@ impl Leak {
     /// without it if who meets the threshold is limited.
     ///
     /// At 100 in 10 s, of what leaks for another 0.55 s 6 are left, or 5.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn left(&self, leaks_until: u64, now: Instant) -> u64 {
         match leaks_until.checked_sub(now.as_nanos()) {
@@ -83,27 +88,31 @@ impl Leak {
         }
     }
 
+    #[inline(always)]
     fn leaking_for(&self, nanos: u64) -> u64 {
-        let units = (u128::from(nanos) * u128::from(self.slope)) >> self.shift;
-        if units >= UNITS_MAX {
-            return UNITS_MAX as u64;
+        // The slope is short by less than one, and so is the product by less than `nanos`: at most
+        // by one in its upper half.
+        let upper = ((u128::from(nanos) * u128::from(self.slope)) >> 64) as u64;
+        let part = upper & self.mask;
+        // Surely no whole number, and surely not short of the next one.
+        if part.wrapping_sub(1) < self.mask.wrapping_sub(1) && self.mask > 0 {
+            return (upper >> self.shift) + self.up;
         }
-        // The slope is short by less than 2^-61 of it, and so are the units by less than one.
+        self.leaking_exactly_for(nanos)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leaking_exactly_for(&self, nanos: u64) -> u64 {
         let exact = u128::from(nanos) * u128::from(self.window.threshold());
         let length = u128::from(self.window.length_nanos());
-        let whole = units + u128::from((units + 1) * length <= exact);
-        let part = u128::from(whole * length < exact);
-        let units = match self.window.meets() {
-            Meets::Passes => whole + part,
-            Meets::IsLimited => whole,
-        };
-        units as u64
+        let units =
+            exact / length + u128::from(self.up) * u128::from(!exact.is_multiple_of(length));
+        u64::try_from(units).unwrap_or(u64::MAX)
     }
 }
 
 const SLOPE_BITS: i32 = 62;
-/// More than any threshold is as good as this.
-const UNITS_MAX: u128 = 1 << 61;
 
 #[cfg(test)]
 mod tests {
@@ -134,13 +143,14 @@ mod tests {
 
     #[test]
     fn the_longest_windows_and_the_largest_thresholds_have_a_slope() {
-        for threshold in [1, 2, 3, 1_000, u64::MAX >> 2] {
+        for threshold in [1, 2, 3, 1_000, 1_000_000_000, u64::MAX >> 2, u64::MAX] {
             for seconds in [1, 60, 365 * 86_400] {
                 let leak = leak(threshold, seconds, Meets::Passes);
-                assert!((1 << 61..=1 << 63).contains(&leak.slope), "{leak:?}");
+                assert!(leak.slope >= 1 << 61, "{leak:?}");
                 let length = seconds * 1_000_000_000;
-                let expected = threshold.min(UNITS_MAX as u64);
-                assert_eq!(leak.leaking_for(length), expected, "{threshold} {seconds}");
+                assert_eq!(leak.leaking_for(length), threshold, "{threshold} {seconds}");
+                let almost = threshold.min((threshold / length).max(1));
+                assert!(leak.leaking_for(length - 1) + almost >= threshold, "{leak:?}");
             }
         }
     }
