@@ -121,6 +121,8 @@ impl Connection {
         if !decoder.is_empty() {
             return false;
         }
+        // The runtime looks for what has come since.
+        tokio::task::yield_now().await;
         poll_fn(|context| {
             let mut space = [0; 1];
             let mut space = ReadBuf::new(&mut space);
