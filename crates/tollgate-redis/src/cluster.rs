@@ -17,7 +17,7 @@ use crate::health::{Board, Server};
 use crate::link::{Link, LinkLimits, Times};
 use crate::options::{ADDRESSES_MAX, Address};
 use crate::outcome::{Addition, Outcome};
-use crate::pipeline::{Answer, Pair, Writes, reads};
+use crate::pipeline::{Answer, Pair, Reads, Writes};
 use crate::refusal::Refusal;
 use crate::seek::Seek;
 use crate::slots::{self, Slots};
@@ -78,10 +78,8 @@ impl Cluster {
         let mut pairs = vec![None; names.len()];
         let mut tasks = JoinSet::new();
         for (link, node, places) in self.groups(names.iter().map(|[one, _]| one.as_str())) {
-            let exchange = reads(places.iter().map(|place| &names[*place]));
-            tasks.spawn(
-                async move { (link.read(exchange, places.len(), times).await, node, places) },
-            );
+            let reads = Reads::by_pair(places.iter().map(|place| &names[*place]));
+            tasks.spawn(async move { (link.read(reads, times).await, node, places) });
         }
         while let Some(joined) = tasks.join_next().await {
             let Ok((answer, node, places)) = joined else { continue };

@@ -16,7 +16,7 @@ use crate::connection::{Connection, Exchange, Failed, Greeting};
 use crate::health::{Board, FailureKind, Role, Server};
 use crate::options::Address;
 use crate::outcome::Outcome;
-use crate::pipeline::{Answer, Pair, Writes, read_answer};
+use crate::pipeline::{Answer, Pair, Reads, Writes};
 use crate::refusal::Refusal;
 use crate::seek::{Found, Seek};
 use crate::standing::{Fault, Standing, Step};
@@ -92,21 +92,16 @@ impl Link {
         answer
     }
 
-    /// Reads so many pairs.
-    pub(crate) async fn read(
-        &self,
-        mut exchange: Exchange,
-        pairs: usize,
-        times: Times,
-    ) -> Answer<Pair> {
+    /// Reads, until a deadline.
+    pub(crate) async fn read(&self, mut reads: Reads, times: Times) -> Answer<Pair> {
         let Some(mut lease) = self.lease(false, times.connect_by).await else {
-            return Answer::lost(vec![None; pairs]);
+            return reads.not_sent();
         };
-        let ran = self.run(&mut exchange, &mut lease, times.answer).await;
+        let ran = self.run(&mut reads.exchange, &mut lease, times.answer).await;
         if ran.as_ref().is_err_and(|failed| failed.kind == FailureKind::TimedOut) {
             self.board.lock().counts.reads_timed_out += 1;
         }
-        let answer = read_answer(&exchange.replies, pairs);
+        let answer = reads.answer();
         self.conclude(lease, ran, &answer);
         answer
     }

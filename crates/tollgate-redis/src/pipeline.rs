@@ -16,6 +16,14 @@ pub(crate) struct Writes {
     ends: Vec<usize>,
 }
 
+/// Pairs of counters that are read from one server, as one request.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    pub(crate) exchange: Exchange,
+    pairs: usize,
+    pairs_in_each: usize,
+}
+
 /// What was answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer<T> {
@@ -75,32 +83,60 @@ impl Writes {
     }
 }
 
-/// One `MGET` for all counters.
-pub(crate) fn reads<'a>(names: impl IntoIterator<Item = &'a [String; 2]>) -> Exchange {
-    let mut words: Vec<&[u8]> = vec![b"MGET"];
-    words.extend(names.into_iter().flatten().map(String::as_bytes));
-    let mut request = Vec::new();
-    put_command(&mut request, &words);
-    // The number of a counter has at most 20 characters.
-    Exchange::new(request, 1, Bounds { elements: words.len() - 1, string_bytes: 32 })
-}
-
-/// The counts of so many pairs, if the server told them.
-pub(crate) fn read_answer(replies: &[Reply], pairs: usize) -> Answer<Pair> {
-    let mut answer = Answer::new();
-    match replies {
-        [Reply::Array(counts)] if counts.len() == pairs * 2 => {
-            let pair = |two: &[Reply]| Some((count(&two[0]), count(&two[1])));
-            answer.values = counts.chunks_exact(2).map(pair).collect();
-            return answer;
-        }
-        [Reply::Error(error)] => {
-            answer.refuse(error);
-        }
-        _ => answer.is_lost = true,
+impl Reads {
+    /// One `MGET` for all counters.
+    pub(crate) fn together(names: &[[String; 2]]) -> Self {
+        Self::new(names.iter().flatten(), names.len() * 2, names.len())
     }
-    answer.values = vec![None; pairs];
-    answer
+
+    /// One `MGET` for each pair: a node of a cluster takes counters of one slot together, and no
+    /// others.
+    pub(crate) fn by_pair<'a>(names: impl IntoIterator<Item = &'a [String; 2]>) -> Self {
+        let names: Vec<&[String; 2]> = names.into_iter().collect();
+        Self::new(names.iter().copied().flatten(), 2, names.len())
+    }
+
+    /// So many names in each command.
+    fn new<'a>(names: impl Iterator<Item = &'a String>, in_each: usize, pairs: usize) -> Self {
+        let names: Vec<&[u8]> = names.map(String::as_bytes).collect();
+        let (mut request, mut commands) = (Vec::new(), 0);
+        for names in names.chunks(in_each) {
+            let mut words: Vec<&[u8]> = vec![b"MGET"];
+            words.extend(names);
+            put_command(&mut request, &words);
+            commands += 1;
+        }
+        // The number of a counter has at most 20 characters.
+        let bounds = Bounds { elements: names.len(), string_bytes: 32 };
+        let exchange = Exchange::new(request, commands, bounds);
+        Self { exchange, pairs, pairs_in_each: in_each / 2 }
+    }
+
+    pub(crate) fn not_sent(&self) -> Answer<Pair> {
+        Answer::lost(vec![None; self.pairs])
+    }
+
+    /// The counts of the pairs that the server told.
+    pub(crate) fn answer(&self) -> Answer<Pair> {
+        let mut answer = Answer::new();
+        for reply in &self.exchange.replies {
+            let pair = |two: &[Reply]| Some((count(&two[0]), count(&two[1])));
+            match reply {
+                Reply::Array(counts) if counts.len() == self.pairs_in_each * 2 => {
+                    answer.values.extend(counts.chunks_exact(2).map(pair));
+                    continue;
+                }
+                Reply::Error(error) => {
+                    answer.refuse(error);
+                }
+                _ => answer.is_lost = true,
+            }
+            answer.values.resize(answer.values.len() + self.pairs_in_each, None);
+        }
+        answer.is_lost |= answer.values.len() < self.pairs;
+        answer.values.resize(self.pairs, None);
+        answer
+    }
 }
 
 impl<T> Answer<T> {
@@ -179,9 +215,25 @@ mod tests {
             bytes("7"),
             bytes("99999999999999999999"),
         ];
-        let answer = read_answer(&[Reply::Array(replies.to_vec())], 3);
-        assert_eq!(answer.values, [Some((u64::MAX, 0)), Some((0, 0)), Some((7, 0))]);
-        let other = read_answer(&[Reply::Array(replies.to_vec())], 2);
-        assert_eq!((other.values, other.is_lost), (vec![None, None], true));
+        let names = vec![["a".to_owned(), "b".to_owned()]; 3];
+        let mut together = Reads::together(&names);
+        together.exchange.replies = vec![Reply::Array(replies.to_vec())];
+        let wanted = [Some((u64::MAX, 0)), Some((0, 0)), Some((7, 0))];
+        assert_eq!(together.answer().values, wanted);
+        together.exchange.replies = vec![Reply::Array(replies[..4].to_vec())];
+        let answer = together.answer();
+        assert_eq!((answer.values, answer.is_lost), (vec![None; 3], true));
+    }
+
+    #[test]
+    fn a_pair_whose_reply_came_is_read_whatever_became_of_others() {
+        let mut reads = Reads::by_pair(&vec![["a".to_owned(), "b".to_owned()]; 3]);
+        assert_eq!(reads.exchange.wanted, 3);
+        let one = Reply::Bytes(b"1".to_vec());
+        let moved = Reply::Error("MOVED 1 a:1".to_owned());
+        reads.exchange.replies = vec![moved, Reply::Array(vec![one, Reply::Nothing])];
+        let answer = reads.answer();
+        assert_eq!(answer.values, [None, Some((1, 0)), None]);
+        assert_eq!((answer.refusals.len(), answer.is_lost), (1, true));
     }
 }

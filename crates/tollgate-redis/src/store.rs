@@ -13,7 +13,7 @@ use crate::health::{Board, Health};
 use crate::link::{Link, LinkLimits, Times};
 use crate::options::{StoreError, StoreOptions, Topology};
 use crate::outcome::{Addition, Outcome};
-use crate::pipeline::{Writes, reads};
+use crate::pipeline::{Reads, Writes};
 use crate::seek::{Seek, Sentinel};
 use crate::tls;
 
@@ -109,7 +109,7 @@ impl Store {
             return vec![None; names.len()];
         };
         match &self.servers {
-            Servers::One(link) => link.read(reads(names), names.len(), times).await.values,
+            Servers::One(link) => link.read(Reads::together(names), times).await.values,
             Servers::Cluster(cluster) => cluster.read(names, times).await,
         }
     }

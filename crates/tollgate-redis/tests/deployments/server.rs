@@ -31,8 +31,7 @@ impl Server {
         }
         all.extend(arguments);
         let arguments: Vec<String> = all.into_iter().map(str::to_owned).collect();
-        let child = spawn(&arguments, port);
-        Self { port, _folder: folder, arguments, child }
+        Self::run(port, folder, arguments)
     }
 
     /// A sentinel with this file, which it rewrites.
@@ -41,8 +40,24 @@ impl Server {
         let port_text = port.to_string();
         let arguments =
             [file, "--sentinel", "--bind", "127.0.0.1", "--port", &port_text].map(str::to_owned);
-        let child = spawn(&arguments, port);
-        Self { port, _folder: folder, arguments: arguments.to_vec(), child }
+        Self::run(port, folder, arguments.to_vec())
+    }
+
+    fn run(port: u16, folder: TempDir, arguments: Vec<String>) -> Self {
+        let child = spawn(&arguments);
+        let mut server = Self { port, _folder: folder, arguments, child };
+        server.wait();
+        server
+    }
+
+    fn wait(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !answers(self.port) {
+            assert!(Instant::now() < deadline, "no server at {}", self.port);
+            let ended = self.child.try_wait().expect("a child");
+            assert!(ended.is_none(), "the server at {} ended", self.port);
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Kills it like a machine that loses power.
@@ -52,7 +67,8 @@ impl Server {
     }
 
     pub(crate) fn restart(&mut self) {
-        self.child = spawn(&self.arguments, self.port);
+        self.child = spawn(&self.arguments);
+        self.wait();
     }
 
     /// Stops it without closing anything; `CONT` lets it go on.
@@ -172,27 +188,22 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-fn spawn(arguments: &[String], port: u16) -> Child {
-    let mut child = Command::new("redis-server")
+fn spawn(arguments: &[String]) -> Child {
+    Command::new("redis-server")
         .args(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect(NOT_INSTALLED);
-    let deadline = Instant::now() + PATIENCE;
-    while !answers(port) {
-        assert!(Instant::now() < deadline, "no server at {port}");
-        assert!(child.try_wait().expect("a child").is_none(), "the server at {port} ended");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child
+        .expect(NOT_INSTALLED)
 }
 
 /// Whether somebody says something there; a server of TLS closes.
 fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     stream.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
-    stream.write_all(b"PING\r\n").is_ok() && stream.read(&mut [0; 64]).is_ok()
+    let is_silent = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+    let said = stream.write_all(b"PING\r\n").and_then(|()| stream.read(&mut [0; 64]));
+    !said.is_err_and(is_silent)
 }
 
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
