@@ -271,8 +271,8 @@ mod tests {
 
     #[test]
     fn a_server_that_is_full_and_may_evict_says_so() {
-        let info = "# Memory\r\nused_memory:1\r\nmaxmemory:1024\r\nmaxmemory_policy:volatile-ttl\r\n\
-            role:slave\r\nredis_version:7.0.15\r\n";
+        let info = "# Memory\r\nused_memory:1\r\nmaxmemory:1024\r\n\
+            maxmemory_policy:volatile-ttl\r\nrole:slave\r\nredis_version:7.0.15\r\n";
         let wanted = Greeting {
             role: Role::Replica,
             version: "7.0.15".to_owned(),

@@ -98,7 +98,7 @@ pub struct Counts {
     pub writes_timed_out: u64,
     /// Reads that were not answered in time.
     pub reads_timed_out: u64,
-    /// Counters whose expiry could not be set.
+    /// Additions that are there while nobody said that the counter's expiry is.
     pub expiries_failed: u64,
     /// Additions and reads that a server refused, by reason.
     pub refused: Refusals,

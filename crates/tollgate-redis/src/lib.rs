@@ -52,8 +52,8 @@ mod tls;
 mod connection;
 mod seek;
 mod standing;
-mod link;
 mod pipeline;
+mod link;
 mod cluster;
 mod store;
 

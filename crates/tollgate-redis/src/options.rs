@@ -40,7 +40,7 @@ pub enum Topology {
     /// One server, or a primary and its replicas.
     #[default]
     Replicated,
-    /// Sentinels, which know where the primary is.
+    /// Sentinels, which know where the primary is; they have TLS if it has.
     Sentinel {
         /// What they call the primary.
         service: String,
@@ -152,7 +152,13 @@ impl StoreOptions {
         if self.addresses.len() > ADDRESSES_MAX {
             return Err(StoreError::TooManyAddresses(self.addresses.len()));
         }
-        if self.username.is_some() && self.password.is_none() {
+        let is_half = match &self.topology {
+            Topology::Sentinel { username, password, .. } => {
+                username.is_some() && password.is_none()
+            }
+            Topology::Replicated | Topology::Cluster => false,
+        };
+        if is_half || self.username.is_some() && self.password.is_none() {
             return Err(StoreError::NoPassword);
         }
         let has_socket = self.addresses.iter().any(|one| matches!(one, Address::Unix(_)));

@@ -1,5 +1,5 @@
-//! A primary and its replicas (C15): whoever says it is the primary is written to, also when that is
-//! another; while there is none, a replica is read.
+//! A primary and its replicas (C15): whoever says it is the primary is written to, also when that
+//! is another; while there is none, a replica is read.
 
 use std::time::Instant;
 
