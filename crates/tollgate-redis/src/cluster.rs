@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::connection::{Access, Connection, Failed};
 use crate::decoder::Bounds;
-use crate::health::{Board, Server};
+use crate::health::{Board, FailureKind, Server};
 use crate::link::{Link, LinkLimits, Times};
 use crate::options::{ADDRESSES_MAX, Address};
 use crate::outcome::{Addition, Outcome};
@@ -214,7 +214,11 @@ async fn slots_of(node: Address, access: Access) -> Result<Slots, Failed> {
     let named = |failed: Failed| Failed { text: format!("{node}: {}", failed.text), ..failed };
     let mut connection = Connection::open(&node, &access).await.map_err(named)?;
     let reply = connection.ask(&[b"CLUSTER", b"SLOTS"], SLOTS_BOUNDS).await.map_err(named)?;
-    Slots::of(&reply, &node).ok_or_else(|| named(Failed::nonsense()))
+    let no_slots = || Failed {
+        kind: FailureKind::Protocol,
+        text: format!("{node}: it is no node of a cluster that has slots"),
+    };
+    Slots::of(&reply, &node).ok_or_else(no_slots)
 }
 
 /// A node of a cluster of a thousand that is much split up says less.

@@ -148,9 +148,12 @@ impl Notes {
         self.last_failure = Some(Failure { kind, text: text.into(), at: Instant::now() });
     }
 
-    /// Notes what a server refused, with its words.
-    pub(crate) fn take_in(&mut self, refusals: &[(Refusal, String)], expiries_failed: u64) {
-        self.counts.expiries_failed += expiries_failed;
+    /// Notes what a server refused, with its words, and why expiries were not set.
+    pub(crate) fn take_in(&mut self, refusals: &[(Refusal, String)], expiries_failed: &[String]) {
+        self.counts.expiries_failed += expiries_failed.len() as u64;
+        if let Some(text) = expiries_failed.last() {
+            self.fail(FailureKind::Refused, format!("no expiry was set: {}", shown(text)));
+        }
         let refused = &mut self.counts.refused;
         for (refusal, _) in refusals {
             let count = match refusal {

@@ -84,7 +84,7 @@ impl Link {
             return writes.not_sent();
         };
         let ran = self.run(&mut writes.exchange, &mut lease, times.answer).await;
-        if ran.as_ref().is_err_and(|failed| failed.kind == FailureKind::TimedOut) {
+        if is_timeout(&ran) {
             self.board.lock().counts.writes_timed_out += 1;
         }
         let answer = writes.answer();
@@ -92,13 +92,12 @@ impl Link {
         answer
     }
 
-    /// Reads, until a deadline.
     pub(crate) async fn read(&self, mut reads: Reads, times: Times) -> Answer<Pair> {
         let Some(mut lease) = self.lease(false, times.connect_by).await else {
             return reads.not_sent();
         };
         let ran = self.run(&mut reads.exchange, &mut lease, times.answer).await;
-        if ran.as_ref().is_err_and(|failed| failed.kind == FailureKind::TimedOut) {
+        if is_timeout(&ran) {
             self.board.lock().counts.reads_timed_out += 1;
         }
         let answer = reads.answer();
@@ -128,7 +127,7 @@ impl Link {
 
     /// Keeps the connection, or what its end means.
     fn conclude<T>(&self, lease: Lease, ran: Result<(), Failed>, answer: &Answer<T>) {
-        self.board.lock().take_in(&answer.refusals, answer.expiries_failed);
+        self.board.lock().take_in(&answer.refusals, &answer.expiries_failed);
         let generation = lease.generation;
         let failed = match ran {
             Err(failed) => failed,
@@ -323,6 +322,10 @@ impl State {
         }
         self.warned = warning;
     }
+}
+
+fn is_timeout(ran: &Result<(), Failed>) -> bool {
+    ran.as_ref().is_err_and(|failed| failed.kind == FailureKind::TimedOut)
 }
 
 fn fault(failed: &Failed) -> Fault {

@@ -83,7 +83,7 @@ pub struct Password(String);
 pub enum StoreError {
     /// There is no address.
     NoAddress,
-    /// There are more addresses than [`ADDRESSES_MAX`].
+    /// There are more than 16 addresses.
     TooManyAddresses(usize),
     /// A URL does not begin with `redis://`, `rediss://` or `unix://`.
     Scheme {

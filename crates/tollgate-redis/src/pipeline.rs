@@ -31,8 +31,8 @@ pub(crate) struct Answer<T> {
     pub(crate) values: Vec<T>,
     /// What the server refused, with its words.
     pub(crate) refusals: Vec<(Refusal, String)>,
-    /// Counters without the expiry that they were to have.
-    pub(crate) expiries_failed: u64,
+    /// For each counter that has no expiry, as far as is known, why.
+    pub(crate) expiries_failed: Vec<String>,
     /// Whether the server was not reached, or what it said made no sense.
     pub(crate) is_lost: bool,
 }
@@ -75,8 +75,9 @@ impl Writes {
                 }
             };
             answer.values.push(outcome);
-            let is_set = matches!(replies.get(place * 2 + 1), Some(Reply::Integer(1)));
-            answer.expiries_failed += u64::from(outcome == Outcome::Done && !is_set);
+            if outcome == Outcome::Done {
+                answer.expiries_failed.extend(no_expiry(replies.get(place * 2 + 1)));
+            }
         }
         answer.is_lost |= replies.len() < *wanted;
         answer
@@ -141,7 +142,12 @@ impl Reads {
 
 impl<T> Answer<T> {
     fn new() -> Self {
-        Self { values: Vec::new(), refusals: Vec::new(), expiries_failed: 0, is_lost: false }
+        Self {
+            values: Vec::new(),
+            refusals: Vec::new(),
+            expiries_failed: Vec::new(),
+            is_lost: false,
+        }
     }
 
     /// The server was not reached.
@@ -153,6 +159,15 @@ impl<T> Answer<T> {
         let refusal = Refusal::of(error);
         self.refusals.push((refusal.clone(), error.to_owned()));
         refusal
+    }
+}
+
+/// Why a counter that is there has no expiry. One that is gone by then needs none.
+fn no_expiry(reply: Option<&Reply>) -> Option<String> {
+    match reply {
+        Some(Reply::Integer(_)) => None,
+        Some(Reply::Error(error)) => Some(error.clone()),
+        Some(_) | None => Some("no answer".to_owned()),
     }
 }
 
@@ -188,7 +203,7 @@ mod tests {
         let answer = writes.answer();
         let wanted = [Outcome::Done, Outcome::NotSent, Outcome::Done, Outcome::Unknown];
         assert_eq!(answer.values, wanted);
-        assert_eq!(answer.expiries_failed, 1);
+        assert_eq!(answer.expiries_failed, ["ERR"]);
         assert_eq!(answer.refusals, [(Refusal::Memory, "OOM command not allowed".to_owned())]);
         assert!(answer.is_lost);
     }

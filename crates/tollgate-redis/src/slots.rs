@@ -13,7 +13,8 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Reads the reply to `CLUSTER SLOTS`; `asked` is who gave it.
+    /// Reads the reply to `CLUSTER SLOTS`; `asked` is who gave it. One that knows of none is in no
+    /// cluster.
     pub(crate) fn of(reply: &Reply, asked: &Address) -> Option<Self> {
         let Reply::Array(ranges) = reply else { return None };
         let mut slots = Self { nodes: Vec::new(), owners: vec![None; usize::from(SLOTS)] };
@@ -34,7 +35,7 @@ impl Slots {
             let node = slots.place(address(&host, u16::try_from(*port).ok()?, asked)?)?;
             slots.owners.get_mut(first..=last)?.fill(Some(node));
         }
-        Some(slots)
+        (!slots.nodes.is_empty()).then_some(slots)
     }
 
     /// A node says that a slot is elsewhere.
@@ -139,6 +140,7 @@ mod tests {
         assert_eq!(slots.owner("foo"), Some(&node("10.0.0.4", 4)));
         for wrong in [
             Reply::Nothing,
+            Reply::Array(Vec::new()),
             Reply::Array(vec![Reply::Nothing]),
             Reply::Array(vec![range(0, 16384, bytes("a"), 1)]),
             Reply::Array(vec![range(2, 0, bytes("a"), 1)]),

@@ -67,4 +67,11 @@ async fn a_user_needs_four_commands_and_its_keys() {
     let health = store.health();
     assert_eq!((health.counts.refused.auth, health.counts.connects), (2, 1));
     assert!(health.is_connected());
+    // Without one of them units are counted, and it is told what is amiss.
+    assert_eq!(server.cli(&["ACL", "SETUSER", "counter", "-expireat"]), "OK");
+    assert_eq!(write(&store, "tollgate:a").await, Outcome::Done);
+    let health = store.health();
+    assert_eq!(health.counts.expiries_failed, 1);
+    let text = health.last_failure.expect("a failure").text;
+    assert!(text.starts_with("no expiry was set: NOPERM"), "{text}");
 }

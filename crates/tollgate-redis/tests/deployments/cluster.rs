@@ -8,21 +8,23 @@ use tollgate_redis::{Outcome, Store, StoreOptions, Topology};
 
 use crate::server::{Server, addition, cli, free_port, options, read, until, until_done, write};
 
+fn node() -> Server {
+    let bus = free_port().to_string();
+    Server::start(&[
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus,
+        "--cluster-node-timeout",
+        "1000",
+        "--cluster-require-full-coverage",
+        "no",
+    ])
+}
+
 /// Three nodes that share the slots.
 async fn cluster() -> [Server; 3] {
-    let servers = [0; 3].map(|_| {
-        let bus = free_port().to_string();
-        Server::start(&[
-            "--cluster-enabled",
-            "yes",
-            "--cluster-port",
-            &bus,
-            "--cluster-node-timeout",
-            "1000",
-            "--cluster-require-full-coverage",
-            "no",
-        ])
-    });
+    let servers = [0; 3].map(|_| node());
     let addresses: Vec<String> = servers.iter().map(|one| one.address().to_string()).collect();
     let mut words = vec!["--cluster", "create"];
     words.extend(addresses.iter().map(String::as_str));
@@ -106,6 +108,44 @@ async fn a_node_that_is_killed_takes_only_its_own_counters_along() {
         (outcomes == vec![Outcome::Done; 30]).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_replica_that_takes_over_is_found() {
+    let mut servers = cluster().await;
+    let replica = node();
+    let [primary_at, replica_at] = [&servers[0], &replica].map(|one| one.address().to_string());
+    let id = servers[0].cli(&["CLUSTER", "MYID"]);
+    let add = ["--cluster", "add-node", &replica_at, &primary_at, "--cluster-slave"];
+    let said = cli(&[&add[..], &["--cluster-master-id", &id]].concat());
+    assert!(said.contains("New node added correctly"), "{said}");
+    until("the replica follows", || async {
+        replica.cli(&["INFO", "replication"]).contains("master_link_status:up").then_some(())
+    })
+    .await;
+    let store = store_of(&servers[0]);
+    let additions: Vec<_> = names().iter().map(|name| addition(name, 1)).collect();
+    assert_eq!(store.write(&additions).await, vec![Outcome::Done; 30]);
+    servers[0].kill();
+    until("all are written", || async {
+        let outcomes = store.write(&additions).await;
+        (outcomes == vec![Outcome::Done; 30]).then_some(())
+    })
+    .await;
+    let in_use: Vec<String> =
+        store.health().servers.into_iter().map(|server| server.address).collect();
+    assert!(in_use.contains(&replica_at) && !in_use.contains(&primary_at), "{in_use:?}");
+    assert!(store.health().is_connected());
+}
+
+#[tokio::test]
+async fn a_server_that_is_in_no_cluster_is_told() {
+    let server = Server::start(&[]);
+    let store = store_of(&server);
+    assert_eq!(write(&store, "a").await, Outcome::NotSent);
+    assert_eq!(read(&store, "a").await, None);
+    let text = store.health().last_failure.expect("a failure").text;
+    assert!(text.contains("cluster support disabled"), "{text}");
 }
 
 #[tokio::test]
