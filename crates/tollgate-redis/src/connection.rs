@@ -240,7 +240,9 @@ async fn stream(address: &Address, access: &Access) -> io::Result<Box<dyn Stream
 
 /// A server may quote in its error what it was sent, so nothing of it is shown but its first word.
 fn auth_failed(failed: Failed) -> Failed {
-    if !matches!(failed.kind, FailureKind::Auth | FailureKind::Refused) {
+    let is_answer = matches!(failed.kind, FailureKind::Auth | FailureKind::Refused);
+    // This one is said before anything was asked.
+    if !is_answer || failed.text == "ERR max number of clients reached" {
         return failed;
     }
     let code = failed.text.split(' ').next().unwrap_or("");
@@ -297,5 +299,7 @@ mod tests {
             assert_eq!(failed.kind, FailureKind::Auth);
             assert_eq!(failed.text, format!("the server did not accept the password: {shown}"));
         }
+        let full = Failed::refused("ERR max number of clients reached");
+        assert_eq!(auth_failed(full.clone()), full);
     }
 }
