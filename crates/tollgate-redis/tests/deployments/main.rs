@@ -1,0 +1,12 @@
+//! Stores on real servers, which the tests start on the loopback and kill.
+
+mod proxy;
+mod server;
+mod access;
+mod cluster;
+mod counts;
+mod memory;
+mod outages;
+mod replicas;
+mod tls;
+mod unknown;
