@@ -16,11 +16,12 @@ use crate::decoder::Bounds;
 use crate::health::{Board, FailureKind, Server};
 use crate::link::{Link, LinkLimits, Times};
 use crate::options::{ADDRESSES_MAX, Address};
-use crate::outcome::{Addition, Outcome};
 use crate::pipeline::{Answer, Pair, Reads, Writes};
 use crate::refusal::Refusal;
 use crate::seek::Seek;
 use crate::slots::{self, Slots};
+use tollgate::Addition;
+use tollgate::tally::Outcome;
 
 pub(crate) struct Cluster {
     seeds: Vec<Address>,

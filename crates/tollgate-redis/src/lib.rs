@@ -1,7 +1,32 @@
-//! One store of the guarantee `tally`: a Redis or Valkey deployment, and what became of counts that
-//! were to be added and read there.
+//! The guarantee `tally` over Redis or Valkey: [`Tally`] counts what a limiter's cells take in the
+//! stores that a fleet shares, and tells the cells what was read there. It is a task; no request
+//! waits for it.
 //!
-//! A deployment is one server, a primary with its replicas (by their addresses, or by sentinels
+//! ```no_run
+//! use tollgate::{Limit, LimitSpec, Limiter, Options, TallyOptions};
+//! use tollgate_redis::{StoreOptions, Tally};
+//!
+//! # async fn count() -> Result<(), Box<dyn std::error::Error>> {
+//! let api = LimitSpec {
+//!     name: "api",
+//!     key: &["tenant"],
+//!     rate: "1000/10s",
+//!     guarantee: "tally",
+//!     ..LimitSpec::DEFAULT
+//! };
+//! let options = Options { tally: true, ..Options::default() };
+//! let limiter = Limiter::new(vec![Limit::parse(&api)?], options)?;
+//! let store = StoreOptions::from_urls(&["redis://127.0.0.1:6379"])?;
+//! let tally = Tally::start(&limiter, vec![store], TallyOptions::default())?;
+//! // ... limiter.check(..) wherever requests are.
+//! tally.stop(std::time::Duration::from_secs(2)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # One store
+//!
+//! A store is one server, a primary with its replicas (by their addresses, or by sentinels
 //! that know them), or a cluster. [`Store`] has two commands:
 //!
 //! - [`Store::write`] adds units to counters, each with the time at which it expires, and tells of
@@ -41,7 +66,6 @@
 //!
 //! Each module uses only modules above it.
 
-mod outcome;
 mod options;
 mod url;
 mod decoder;
@@ -56,8 +80,13 @@ mod pipeline;
 mod link;
 mod cluster;
 mod store;
+mod meters;
+mod tally;
 
 pub use health::{Counts, Failure, FailureKind, Health, Refusals, Role, Server};
+pub use meters::{MILLIS_BOUNDS, Meters, SIZE_BOUNDS, StoreStatus, TallyStatus};
 pub use options::{Address, Password, StoreError, StoreOptions, Tls, Topology};
-pub use outcome::{Addition, Outcome};
 pub use store::Store;
+pub use tally::{StartError, Tally};
+pub use tollgate::Addition;
+pub use tollgate::tally::Outcome;

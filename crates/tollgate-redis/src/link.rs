@@ -15,11 +15,11 @@ use tracing::{info, warn};
 use crate::connection::{Connection, Exchange, Failed, Greeting};
 use crate::health::{Board, FailureKind, Role, Server};
 use crate::options::Address;
-use crate::outcome::Outcome;
 use crate::pipeline::{Answer, Pair, Reads, Writes};
 use crate::refusal::Refusal;
 use crate::seek::{Found, Seek};
 use crate::standing::{Fault, Standing, Step};
+use tollgate::tally::Outcome;
 
 pub(crate) struct Link {
     seek: Seek,

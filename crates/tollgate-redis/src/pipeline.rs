@@ -2,8 +2,9 @@
 
 use crate::connection::Exchange;
 use crate::decoder::{Bounds, Reply, put_command};
-use crate::outcome::{Addition, Outcome};
 use crate::refusal::Refusal;
+use tollgate::Addition;
+use tollgate::tally::Outcome;
 
 /// Additions for one server, as one request: `INCRBY` and `EXPIREAT` for each.
 ///

@@ -5,7 +5,7 @@
 //! word. A proxy before them may answer errors of its own after it has passed a command on, so an
 //! error that is not known here leaves open what became of the command.
 
-use crate::outcome::Outcome;
+use tollgate::tally::Outcome;
 
 /// Why a server did not carry out a command.
 #[derive(Debug, Clone, PartialEq, Eq)]

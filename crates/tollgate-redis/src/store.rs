@@ -12,10 +12,11 @@ use crate::connection::Access;
 use crate::health::{Board, Health};
 use crate::link::{Link, LinkLimits, Times};
 use crate::options::{StoreError, StoreOptions, Topology};
-use crate::outcome::{Addition, Outcome};
 use crate::pipeline::{Reads, Writes};
 use crate::seek::{Seek, Sentinel};
 use crate::tls;
+use tollgate::Addition;
+use tollgate::tally::Outcome;
 
 /// A Redis or Valkey deployment in which counters are added to and read.
 ///

@@ -178,6 +178,12 @@ impl TallyNode {
         }
     }
 
+    /// Has all that waits written now, and not with the next tick.
+    pub fn flush(&mut self, now: Instant, wall: WallTime) {
+        self.workers.iter_mut().for_each(|worker| worker.hurry(now));
+        self.handle_timeout(now, wall);
+    }
+
     /// The next thing to do; ends with [`Command::Timeout`].
     pub fn poll(&mut self) -> Command {
         self.commands.pop_front().unwrap_or_else(|| {

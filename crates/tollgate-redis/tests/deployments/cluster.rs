@@ -1,9 +1,9 @@
 //! A cluster: both counters of a key are in one slot (C14), each node fails alone, and what a node
 //! does not have is written once where it is.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tollgate::tally::counter_name;
+use tollgate::tally::{KeyName, Meets, Window};
 use tollgate_redis::{Outcome, Store, StoreOptions, Topology};
 
 use crate::server::{Server, addition, cli, free_port, options, read, until, until_done, write};
@@ -44,9 +44,16 @@ fn store_of(server: &Server) -> Store {
     Store::new(StoreOptions { topology: Topology::Cluster, ..options }).expect("a store")
 }
 
+/// The counter of a key in the window of this number.
+fn counter(value: &[u8], number: u64) -> String {
+    let minute = Duration::from_secs(60);
+    let window = Window::new(1, minute, Meets::Passes).expect("a window");
+    KeyName::new(&[Some(value)]).counter("t", &window, number)
+}
+
 /// Names, of which each node has some.
 fn names() -> Vec<String> {
-    (0..30).map(|number| counter_name("t", &[Some(number.to_string().as_bytes())], 7)).collect()
+    (0..30).map(|number| counter(number.to_string().as_bytes(), 7)).collect()
 }
 
 #[tokio::test]
@@ -55,11 +62,12 @@ async fn both_counters_of_a_key_are_written_and_read_whatever_the_key_is_made_of
     let store = store_of(&servers[0]);
     let mut names: Vec<[String; 2]> = Vec::new();
     for value in ["plain", "a}b", "{x}", "{}", ""] {
-        names.push([6, 7].map(|window| counter_name("t", &[Some(value.as_bytes())], window)));
+        names.push([6, 7].map(|window| counter(value.as_bytes(), window)));
     }
-    names.extend((0..100).map(|number: u32| {
-        [6, 7].map(|window| counter_name("t", &[Some(number.to_string().as_bytes())], window))
-    }));
+    names
+        .extend((0..100).map(|number: u32| {
+            [6, 7].map(|window| counter(number.to_string().as_bytes(), window))
+        }));
     let additions: Vec<_> = names
         .iter()
         .enumerate()
@@ -151,7 +159,7 @@ async fn a_server_that_is_in_no_cluster_is_told() {
 #[tokio::test]
 async fn a_counter_whose_slot_moved_is_written_once() {
     let servers = cluster().await;
-    let name = counter_name("t", &[Some(b"moving")], 7);
+    let name = counter(b"moving", 7);
     let slot = servers[0].cli(&["CLUSTER", "KEYSLOT", &name]);
     let store = store_of(&servers[0]);
     assert_eq!(write(&store, &name).await, Outcome::Done);

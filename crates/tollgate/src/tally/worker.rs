@@ -127,6 +127,11 @@ impl Worker {
         self.due.range(..=(now, KeyId::from_bits(u64::MAX, u32::MAX))).count()
     }
 
+    /// Has the next tick come at once.
+    pub fn hurry(&mut self, now: Instant) {
+        self.ticks_at = self.ticks_at.min(now);
+    }
+
     /// When it wants [`Input::Timeout`].
     #[must_use]
     pub fn ticks_at(&self) -> Instant {

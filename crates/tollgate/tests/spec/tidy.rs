@@ -26,10 +26,9 @@ fn files(folder: &str) -> Vec<(PathBuf, String)> {
 
 fn all() -> Vec<(PathBuf, String)> {
     let (daemon, simulator) = ("../tollgated/src", "../tollgate-sim/src");
-    ["src", "tests", "examples", daemon, simulator, "../tollgate-tokio/src"]
-        .into_iter()
-        .flat_map(files)
-        .collect()
+    let drivers = ["../tollgate-tokio/src", "../tollgate-redis/src", "../tollgate-redis/tests"];
+    let own = ["src", "tests", "examples", daemon, simulator];
+    own.into_iter().chain(drivers).flat_map(files).collect()
 }
 
 fn name(path: &Path) -> String {
@@ -99,8 +98,9 @@ fn atomics_are_in_one_file_and_the_clock_in_another() {
 
 #[test]
 fn a_module_uses_only_modules_above_it() {
-    for crate_root in ["src", "../tollgated/src", "../tollgate-sim/src", "../tollgate-tokio/src"] {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(crate_root);
+    let others = ["../tollgated", "../tollgate-sim", "../tollgate-tokio", "../tollgate-redis"];
+    for crate_root in ["."].into_iter().chain(others).map(|root| format!("{root}/src")) {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(&crate_root);
         let list = fs::read_to_string(root.join("lib.rs")).expect("lib.rs");
         let order: Vec<String> = list
             .lines()
@@ -110,7 +110,7 @@ fn a_module_uses_only_modules_above_it() {
             })
             .collect();
         let place = |name: &str| order.iter().position(|module| module == name);
-        for (path, text) in files(crate_root) {
+        for (path, text) in files(&crate_root) {
             // A folder is one module to the others.
             let inside = path.strip_prefix(&root).expect("a file of the crate");
             let top = inside.components().next().expect("a name").as_os_str();

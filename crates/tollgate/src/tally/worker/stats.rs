@@ -54,7 +54,8 @@ impl<const N: usize> Default for Histogram<N> {
 }
 
 impl<const N: usize> Histogram<N> {
-    fn add(&mut self, bounds: &[f64; N], value: f64) {
+    /// Counts a value by these bounds, which are the same each time.
+    pub fn add(&mut self, bounds: &[f64; N], value: f64) {
         self.sum += value;
         match bounds.iter().position(|bound| value <= *bound) {
             Some(place) => self.counts[place] += 1,
