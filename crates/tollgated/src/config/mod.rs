@@ -545,9 +545,11 @@ mod tests {
     };
     const API: &str = "[[limit]]\nname = \"api\"\nrate = \"10/s\"\n";
     const TENANTS: &str = "[rate_limits]\nenabled = true\ndefault.read_iops.rate = 5\n";
-    const EXAMPLES: [&str; 2] = [
+    const EXAMPLES: [&str; 4] = [
         include_str!("../../../../examples/limits.toml"),
         include_str!("../../../../examples/tenants.toml"),
+        include_str!("../../../../examples/tally.toml"),
+        include_str!("../../../../examples/global-rate-limiter.toml"),
     ];
 
     #[test]
@@ -635,6 +637,12 @@ mod tests {
         let loaded = parsed(EXAMPLES[1]).expect("sound");
         assert_eq!(names(&loaded), ["read_iops", "read_throughput"]);
         assert!(loaded.warnings.is_empty());
+        for (example, name) in [(2, "api"), (3, "global_rate_limiter")] {
+            let loaded = parsed(EXAMPLES[example]).expect("sound");
+            assert_eq!(names(&loaded), [name]);
+            assert_eq!((loaded.warnings.len(), loaded.tally.stores.len()), (0, 1));
+            assert_eq!(loaded.limits[0].overrides().len(), 1);
+        }
     }
 
     #[test]
@@ -699,6 +707,14 @@ mod tests {
         }
         let metrics = &schema["properties"]["rate_limits"]["properties"]["default"];
         assert_eq!(metrics["properties"]["read_iops"]["properties"]["rate"]["minimum"], 1);
+        let tables = ["tally", "global_rate_limiter"].map(|name| &schema["properties"][name]);
+        for table in tables {
+            assert_eq!(table["additionalProperties"], false);
+            assert_eq!(table["properties"]["tick_interval"]["default"], "1s");
+            assert_eq!(table["properties"]["max_concurrent_commands"]["maximum"], 64);
+        }
+        let [tally, global] = tables.map(|table| table["properties"].as_object().expect("some"));
+        assert_eq!((tally.len(), global.len()), (20, 25));
         let text = schema.to_string();
         assert!(!text.contains("null"), "TOML has no null");
         assert!(!text.contains("\\n"), "descriptions are lines");

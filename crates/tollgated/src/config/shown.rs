@@ -97,13 +97,13 @@ oversize = "pace"
 [[limit]]
 name = "calls"
 key = ["tenant"]
-rate = "1000/60s"
+rate = "1000/min"
 guarantee = "tally"
 count = "offered"
 on_stale = "share"
 [[limit.override]]
 key = { tenant = "acme" }
-rate = "5000/60s"
+rate = "5000/min"
 "#;
         let limits = parsed(text).expect("sound").limits;
         assert_eq!(toml_of(&limits).as_deref(), Some(text));

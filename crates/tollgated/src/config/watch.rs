@@ -252,6 +252,27 @@ mod tests {
         assert_changes_once(&mut watch);
     }
 
+    #[test]
+    fn the_file_of_custom_keys_changes_from_when_it_was_read() {
+        let (folder, file) = folder();
+        let (mut watch, keys) = (Watch::new(&file), folder.path().join("keys.csv"));
+        let (read, _) = KeptKeys::NONE.read(keys.clone());
+        fs::write(&keys, "a=5").expect("written after it was read");
+        watch.beside(&read);
+        assert_changes_once(&mut watch);
+        // That it was read again changes nothing.
+        watch.beside(&read.read(keys.clone()).0);
+        assert_unchanged(&mut watch);
+        fs::remove_file(&keys).expect("removed");
+        assert_changes_once(&mut watch);
+        watch.beside(&KeptKeys::NONE);
+        assert_unchanged(&mut watch);
+        fs::write(&keys, "a=6").expect("nobody reads it");
+        assert_unchanged(&mut watch);
+        fs::write(&file, "newer").expect("written");
+        assert_changes_once(&mut watch);
+    }
+
     /// A mounted configuration map changes by a swap of the one link that all its files lead
     /// through, and the file itself is never touched.
     #[test]

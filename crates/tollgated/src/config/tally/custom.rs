@@ -58,7 +58,7 @@ impl KeptKeys {
     pub(crate) const NONE: Self = Self(None);
 
     /// Reads the file of this name, or keeps what one said before; returns why it is kept.
-    pub(super) fn read(&self, path: PathBuf) -> (Self, Option<String>) {
+    pub(in super::super) fn read(&self, path: PathBuf) -> (Self, Option<String>) {
         // First, so that a change meanwhile is seen later.
         let seen = Signature::of(&path);
         // Reading a pipe would wait for its other end.

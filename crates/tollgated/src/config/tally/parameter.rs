@@ -191,10 +191,15 @@ impl Kind for Duration {
         findings: &mut Findings<'_>,
     ) -> Option<Self> {
         let time = match value.into_inner() {
-            DeValue::String(text) => long_time(&text).map_err(|why| format!("{text:?} {why}")),
-            other => Err(format!("{} must be a text such as \"15s\"", other.type_str())),
+            DeValue::String(text) => {
+                long_time(&text).map_err(|why| format!("{name} = {text:?} {why}"))
+            }
+            other => {
+                let form = "must be a text such as \"15s\"";
+                Err(format!("{name} {form}, not {}", other.type_str()))
+            }
         };
-        time.map_err(|why| findings.error(place, format!("{name} = {why}"))).ok()
+        time.map_err(|why| findings.error(place, why)).ok()
     }
 
     fn schema(of: &Parameter<Self>) -> Value {

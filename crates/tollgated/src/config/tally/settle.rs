@@ -109,7 +109,7 @@ fn warn_of_ticks(
 ) {
     if window < tick.value.saturating_mul(TICKS_FEW) {
         let message = format!(
-            "limit {:?}: its windows of {window:?} are shorter than {TICKS_FEW} ticks ({tick}): \
+            "limit {:?}: its windows of {window:?} are shorter than {TICKS_FEW} ticks of {tick}: \
              nodes hear of each other too late to keep it; set tick_interval to {:?} or less",
             one.draft.name,
             window / TICKS_FEW,

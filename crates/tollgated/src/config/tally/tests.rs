@@ -215,7 +215,7 @@ fn relations_that_do_not_hold_are_refused_with_both_values_and_the_rule() {
         ),
     ] {
         let mut errors = found(&with(fields));
-        errors.retain(|found| !found.contains("no effect"));
+        errors.retain(|found| found.contains(": error: "));
         assert_eq!(errors, [format!("1.toml:{expected}")], "{fields}");
     }
     let both =
@@ -284,7 +284,7 @@ fn a_value_that_cannot_be_is_refused_at_its_place() {
         ("min_sync_floor = -1", "7:18: error: invalid value: integer `-1`, expected u64"),
         (
             "sync_interval = 15",
-            "7:17: error: sync_interval = integer must be a text such as \"15s\"",
+            "7:17: error: sync_interval must be a text such as \"15s\", not integer",
         ),
         (
             "sync_interval = \"15\"",
@@ -338,7 +338,7 @@ fn what_has_no_effect_is_told_with_the_reason() {
 fn windows_of_few_ticks_and_more_keys_than_cells_are_warned_of() {
     let short = LIMIT.replace("60s", "9s");
     let expected = "1.toml:4:8: warning: limit \"api\": its windows of 9s are shorter than 10 ticks \
-                    (tick_interval = 1s (the default)): nodes hear of each other too late to keep \
+                    of tick_interval = 1s (the default): nodes hear of each other too late to keep \
                     it; set tick_interval to 900ms or less";
     assert_eq!(found(&short), [expected]);
     assert!(found(&format!("{short}[tally]\ntick_interval = \"900ms\"\n")).is_empty());
@@ -381,7 +381,7 @@ fn variables_go_before_the_file_and_are_refused_by_name() {
     let slow: Env = |name| name.starts_with("GLOBAL_RATE_LIMIT_TICK").then(|| "16000".into());
     let found = in_env(&with(""), slow).expect_err("too slow");
     let expected = "1.toml:6:1: error: GLOBAL_RATE_LIMIT_TICK_INTERVAL_MS = 16s must be at most";
-    assert!(found[0].starts_with(expected), "{found:?}");
+    assert!(found.iter().any(|found| found.starts_with(expected)), "{found:?}");
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn what_a_global_limiter_cannot_be_is_refused() {
         ("window_interval = \"0s\"", "2:19: error: window_interval = 0ns must be 1s to 31536000s"),
         (
             "global_threshold = 1125899906842625",
-            "2:20: error: limit \"global_rate_limiter\": rate = \"1125899906842625/min\": must be",
+            "2:20: error: limit \"global_rate_limiter\": rate = \"1125899906842625/60s\": must be",
         ),
         ("dry_run = 1", "2:11: error: invalid type: integer `1`, expected a boolean"),
         (
