@@ -283,8 +283,8 @@ pub(super) const GLOBAL_CACHE_TTL: Parameter<Duration> = Parameter {
     ..time(
         "global_cache_ttl",
         Duration::ZERO,
-        "For how long a counter is kept, from the start of its window. Left out, twice the \
-         longest window, which is also the least.",
+        "For how long a counter is kept at least, from the start of its window; never for more than \
+         three windows. Left out, twice the longest window, which is also the least.",
     )
 };
 pub(super) const READ_TIMEOUT: Parameter<Duration> = timeout(
