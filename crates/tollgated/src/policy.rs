@@ -188,8 +188,9 @@ impl Policy {
         {
             before.told_of_no_store = true;
             let limit = one.limit.name();
-            warn!(target: "policy", limit, "a limit with guarantee = \"tally\" is this node's alone: \
-                  no store counts it for all; give one with --redis redis://host:6379");
+            warn!(target: "policy", limit, "a limit with guarantee = \"tally\" is this node's \
+                  alone: no store counts it for all; give one with --redis redis://host:6379, or \
+                  `redis` in [tally]");
         }
     }
 

@@ -23,7 +23,7 @@ use super::signals::EndSignals;
 use super::{FAILED, Merging, secret_in, wrong_arguments};
 use crate::agreement::{Agreement, ProposeError, unix_now};
 use crate::app::{App, Bounds, HeaderStyle, Member, SharedSecret};
-use crate::config::{self, ENVIRONMENT, Reading, StoreText, TallySettings, Watch};
+use crate::config::{self, ENVIRONMENT, Finding, Reading, StoreText, TallySettings, Watch};
 use crate::exposition::Exposition;
 use crate::face::Face;
 use crate::fleet::{FleetAgreement, FleetOverview, InForce, Membership, Setup};
@@ -68,7 +68,7 @@ pub(crate) struct Serve {
         value_delimiter = ','
     )]
     resp: Vec<String>,
-    /// A Redis that counts limits with guarantee = "tally" for all nodes; of several each has a part
+    /// A Redis that counts `tally` limits for all nodes; given several times, each has a part
     #[arg(
         long,
         env = "TOLLGATE_REDIS",
@@ -161,7 +161,7 @@ impl Serve {
             wrong_arguments("--config is missing, and GLOBAL_RATE_LIMIT_THRESHOLD is not set");
         }
         let stores = self.stores().unwrap_or_else(|wrong| wrong_arguments(&wrong));
-        let tally = self.tally(is_alone).and_then(|tally| tally.with_stores(&stores));
+        let tally = self.tally(is_alone)?.and_then(|tally| tally.with_stores(&stores));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -269,19 +269,21 @@ impl Serve {
         stores.collect::<Result<_, _>>().map_err(|why| format!("--redis: {why}"))
     }
 
-    /// How stores are used; none if that can't be known.
-    fn tally(&self, is_alone: bool) -> Option<TallySettings> {
+    /// How stores are used; none if the policy is not sound, which is told when it is put in force.
+    fn tally(&self, is_alone: bool) -> Result<Option<TallySettings>, String> {
         let reading = Reading::of(self.keys_max, self.merging.merge_domains);
-        let load = |path| config::load(path, reading).map(|loaded| loaded.tally);
+        let load = |path| {
+            let first = |findings: Vec<Finding>| findings.first().map(ToString::to_string);
+            let loaded = config::load(path, reading).map(|loaded| loaded.tally);
+            loaded.map_err(|findings| first(findings).unwrap_or_default())
+        };
         match load(self.config()) {
-            Ok(tally) => Some(tally),
-            // It is told when the policy is put in force, which ends the process.
-            Err(_) if is_alone => None,
+            Ok(tally) => Ok(Some(tally)),
+            Err(_) if is_alone => Ok(None),
             // A fleet that has its limits does without the file.
-            Err(findings) => {
-                let why = findings.first().map(ToString::to_string).unwrap_or_default();
+            Err(why) => {
                 error!(target: "policy", "{why}; what the file says of stores is not known");
-                load(Path::new(ENVIRONMENT)).ok()
+                load(Path::new(ENVIRONMENT)).map(Some)
             }
         }
     }

@@ -44,7 +44,7 @@ use envoy::Domains;
 use fields::refuse_unknown;
 use finding::{Findings, Place, Text, short};
 use set::Checked;
-use tally::{Given, GlobalTable, Table, TallyTable, VARIABLE, VARIABLES};
+use tally::{Env, Given, GlobalTable, Table, TallyTable, VARIABLE, VARIABLES};
 use tenant::Tenants;
 
 pub(crate) use envoy::{AsWritten, WrittenLimits, as_written_of, unit_name};
@@ -53,7 +53,6 @@ pub(crate) use fleet::Fleet;
 pub(crate) use scenario::{Staged, load as load_scenario};
 pub(crate) use set::attempt as check_together;
 pub(crate) use shown::{list_of, toml_of};
-use tally::Env;
 pub(crate) use tally::{KeptKeys, StoreText, TallySettings};
 pub(crate) use time::{positive_time, time};
 pub(crate) use watch::Watch;

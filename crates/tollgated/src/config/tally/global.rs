@@ -9,14 +9,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tollgate::{DEFAULT_DOMAIN, Oversize};
 
 use super::super::draft::{Draft, Places};
 use super::super::finding::Findings;
 use super::super::{Reading, read};
 use super::custom::{self, CustomKey, KeptKeys};
-use super::parameter::{Kind, Parameter, Table};
+use super::parameter::{Parameter, Table};
 use super::{object, properties};
 
 /// Reads the limit of the table, and what its file of custom keys says. `policy` is the file in
@@ -111,8 +111,8 @@ impl JsonSchema for GlobalTable {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let mut all = properties();
-        put(&THRESHOLD, &mut all);
-        put(&WINDOW, &mut all);
+        THRESHOLD.put(&mut all);
+        WINDOW.put(&mut all);
         let limits = json!({ "type": "object", "additionalProperties": { "type": "integer" } });
         let about = "Keys with a threshold of their own: \"acme=5000,apex=200\", of which elements \
                      that are wrong are left out, or a table of numbers.";
@@ -130,13 +130,10 @@ impl JsonSchema for GlobalTable {
     }
 }
 
-fn put<T: Kind>(of: &Parameter<T>, all: &mut Map<String, Value>) {
-    of.put(all);
-}
-
 const NAME: &str = "global_rate_limiter";
 /// Given, it makes the limit even where there is no policy file.
 pub(in super::super) const VARIABLE: &str = "GLOBAL_RATE_LIMIT_THRESHOLD";
+const WINDOW_SECS: &str = "GLOBAL_RATE_LIMIT_WINDOW_INTERVAL_SECS";
 const CUSTOM_KEYS: &str = "GLOBAL_RATE_LIMIT_OVERRIDES_CSV";
 const THRESHOLD: Parameter<u64> = Parameter {
     name: "global_threshold",
@@ -151,9 +148,8 @@ const WINDOW: Parameter<Duration> = Parameter {
     default: Some(Duration::from_secs(60)),
     least: Duration::from_secs(1),
     most: Duration::from_secs(365 * 86_400),
-    variable: Some(("GLOBAL_RATE_LIMIT_WINDOW_INTERVAL_SECS", Duration::from_secs)),
+    variable: Some((WINDOW_SECS, Duration::from_secs)),
     about: "How long a window is. \"60s\"; whole seconds, to 365 days.",
 };
 /// Variables that say something of the limit alone.
-pub(in super::super) const VARIABLES: [&str; 3] =
-    [VARIABLE, "GLOBAL_RATE_LIMIT_WINDOW_INTERVAL_SECS", CUSTOM_KEYS];
+pub(in super::super) const VARIABLES: [&str; 3] = [VARIABLE, WINDOW_SECS, CUSTOM_KEYS];

@@ -23,10 +23,13 @@ pub(super) struct Parameter<T: 'static> {
     pub(super) default: Option<T>,
     pub(super) least: T,
     pub(super) most: T,
-    /// The variable that goes before the file, and what a whole number there is.
-    pub(super) variable: Option<(&'static str, fn(u64) -> T)>,
+    /// What goes before the file.
+    pub(super) variable: Option<Variable<T>>,
     pub(super) about: &'static str,
 }
+
+/// A variable's name, and what a whole number in it is.
+pub(super) type Variable<T> = (&'static str, fn(u64) -> T);
 
 /// A value, and how it was given.
 #[derive(Debug, Clone, Copy)]
@@ -283,8 +286,8 @@ pub(super) const GLOBAL_CACHE_TTL: Parameter<Duration> = Parameter {
     ..time(
         "global_cache_ttl",
         Duration::ZERO,
-        "For how long a counter is kept at least, from the start of its window; never for more than \
-         three windows. Left out, twice the longest window, which is also the least.",
+        "For how long a counter is kept at least, from the start of its window; never for more \
+         than three windows. Left out, twice the longest window, which is also the least.",
     )
 };
 pub(super) const READ_TIMEOUT: Parameter<Duration> = timeout(

@@ -210,7 +210,8 @@ fn relations_that_do_not_hold_are_refused_with_both_values_and_the_rule() {
         (
             "global_cache_ttl = \"119s\"",
             format!(
-                "7:20: error: global_cache_ttl = 119s must be at least 120s, twice {longest}: {free}"
+                "7:20: error: global_cache_ttl = 119s must be at least 120s, twice {longest}: \
+                 {free}"
             ),
         ),
     ] {
@@ -243,7 +244,6 @@ fn the_longest_window_is_that_of_limits_that_are_counted() {
 
 #[test]
 fn a_value_that_cannot_be_is_refused_at_its_place() {
-    let blank = "must be 1 to 64 bytes without braces, blanks and control characters";
     for (fields, expected) in [
         ("tick_interval = \"999us\"", "7:17: error: tick_interval = 999µs must be at least 1ms"),
         (
@@ -288,8 +288,8 @@ fn a_value_that_cannot_be_is_refused_at_its_place() {
         ),
         (
             "sync_interval = \"15\"",
-            "7:17: error: sync_interval = \"15\" must be a whole number of ns, us, ms or s, such as \
-             250us or 1ms",
+            "7:17: error: sync_interval = \"15\" must be a whole number of ns, us, ms or s, such \
+             as 250us or 1ms",
         ),
         (
             "redis = \"redis://:sesame@a\"",
@@ -308,6 +308,11 @@ fn a_value_that_cannot_be_is_refused_at_its_place() {
     ] {
         assert_eq!(found(&with(fields)), [format!("1.toml:{expected}")], "{fields}");
     }
+}
+
+#[test]
+fn a_prefix_leaves_hash_tags_alone_and_what_is_no_table_is_refused() {
+    let blank = "must be 1 to 64 bytes without braces, blanks and control characters";
     for prefix in ["", "a{b", "a}b", "a b", "a\\tb", &"a".repeat(65)] {
         let expected = format!("1.toml:7:20: error: redis_key_prefix = \"{prefix}\" {blank}");
         assert_eq!(found(&with(&format!("redis_key_prefix = \"{prefix}\""))), [expected]);
@@ -337,9 +342,9 @@ fn what_has_no_effect_is_told_with_the_reason() {
 #[test]
 fn windows_of_few_ticks_and_more_keys_than_cells_are_warned_of() {
     let short = LIMIT.replace("60s", "9s");
-    let expected = "1.toml:4:8: warning: limit \"api\": its windows of 9s are shorter than 10 ticks \
-                    of tick_interval = 1s (the default): nodes hear of each other too late to keep \
-                    it; set tick_interval to 900ms or less";
+    let expected = "1.toml:4:8: warning: limit \"api\": its windows of 9s are shorter than 10 \
+                    ticks of tick_interval = 1s (the default): nodes hear of each other too late \
+                    to keep it; set tick_interval to 900ms or less";
     assert_eq!(found(&short), [expected]);
     assert!(found(&format!("{short}[tally]\ntick_interval = \"900ms\"\n")).is_empty());
     let expected =
