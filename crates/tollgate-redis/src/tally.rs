@@ -247,6 +247,7 @@ impl Driver {
         let before = std::mem::take(&mut status.stores);
         let mut before = before.into_iter();
         for (line, worker) in self.lines.iter().zip(self.node.workers()) {
+            let scans = scans || worker.keys() <= KEYS_TO_SCAN;
             let tiers = before.next().map(|store| store.tiers).filter(|_| !scans);
             status.stores.push(StoreStatus {
                 health: line.store.health(),
@@ -355,6 +356,8 @@ const DRAIN_GAP: Duration = Duration::from_millis(50);
 const ANSWERS_MAX: usize = 64;
 /// Steps of a store that are under way: one, and another whose last answer is just told.
 const STEPS_MAX: usize = 2;
-/// Tiers are looked at so seldom: that goes over all keys.
+/// Of so many keys tiers are looked at each time.
+const KEYS_TO_SCAN: usize = 10_000;
+/// Of more they are looked at so seldom: that goes over all keys.
 const TELLS_BETWEEN_SCANS: u64 = 30;
 const SLEEP_MAX: Duration = Duration::from_secs(3_600);

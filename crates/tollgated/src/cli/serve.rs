@@ -31,7 +31,7 @@ use crate::net::{self, Address, Bound, Door};
 use crate::overview::Overview;
 use crate::policy::Policy;
 use crate::service::Service;
-use crate::tally::start_tally;
+use crate::tally::Counting;
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -77,6 +77,10 @@ pub(crate) struct Serve {
         hide_env_values = true
     )]
     redis: Vec<String>,
+    /// Who vouches for a Redis that is reached by rediss://, as PEM [default: whom the system
+    /// trusts]
+    #[arg(long, env = "TOLLGATE_REDIS_CA_FILE", value_name = "FILE")]
+    redis_ca_file: Option<PathBuf>,
     /// A file with a secret that every client must show; needed to listen beyond this machine
     #[arg(long, env = "TOLLGATE_SECRET_FILE", value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -175,38 +179,40 @@ impl Serve {
                 }
                 app.policy.watch_beside(&mut watch);
                 let doors = self.bind(doors)?;
-                runtime.block_on(self.serve(app, doors, watch, tally))?;
+                let counting = self.count(tally.as_ref(), &app)?;
+                let served = runtime.block_on(self.serve(app, doors, watch));
+                // What was counted last is written.
+                counting.map(Counting::stop);
+                served?;
             }
             Some(setup) => {
                 // Others must not give keys to a daemon that will not serve.
                 let doors = self.bind(doors)?;
                 let (app, membership) = self.member(setup, tally.is_some(), &runtime)?;
                 let watch = Watch::new(self.config());
-                runtime.block_on(async {
-                    let served = self.serve(app, doors, watch, tally).await;
+                let counting = self.count(tally.as_ref(), &app)?;
+                let served = runtime.block_on(async {
+                    if let (Some(counting), Some(overview)) = (&counting, &app.overview) {
+                        let tally = counting.tally().clone();
+                        tokio::spawn(Counting::follow(tally, overview.clone()));
+                    }
+                    let served = self.serve(app, doors, watch).await;
                     leave(&membership.fleet).await;
                     served
-                })?;
+                });
+                counting.map(Counting::stop);
+                served?;
             }
         }
         info!(target: "serve", "ended");
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn serve(
-        &self,
-        app: Arc<App>,
-        doors: Vec<Taken>,
-        watch: Watch,
-        tally: Option<TallySettings>,
-    ) -> Result<(), String> {
+    async fn serve(&self, app: Arc<App>, doors: Vec<Taken>, watch: Watch) -> Result<(), String> {
         // First of all: a signal that nobody waits for ends the process.
         let no_signals = |error| format!("cannot receive signals: {error}");
         let hang_up = signal(SignalKind::hangup()).map_err(no_signals)?;
         let mut end = EndSignals::new().map_err(no_signals)?;
-        if let Some(settings) = tally {
-            start_tally(settings, app.service.limiter().clone());
-        }
         let mut listening = Vec::new();
         for Taken { face, address, bound } in doors {
             let listener = bound.listen().map_err(|error| cannot_listen(&address, &error))?;
@@ -238,6 +244,11 @@ impl Serve {
         signals.abort();
         reload.abort();
         served.map_err(|error| format!("cannot serve: {error}"))
+    }
+
+    fn count(&self, tally: Option<&TallySettings>, app: &App) -> Result<Option<Counting>, String> {
+        let ca_file = self.redis_ca_file.as_deref();
+        tally.map(|settings| Counting::start(settings, ca_file, &app.service)).transpose()
     }
 
     fn bind(&self, doors: Vec<(Face, Address)>) -> Result<Vec<Taken>, String> {

@@ -163,7 +163,7 @@ fn errors(stores: &Stores<'_>, encoder: &mut DescriptorEncoder) -> fmt::Result {
 }
 
 fn times(stores: &Stores<'_>, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let millis = |histogram| of(&MILLIS_BOUNDS, histogram, 0.001);
+    let millis = |histogram: &_| of(&MILLIS_BOUNDS, histogram, 0.001);
     let writes = |store: &StoreStatus| millis(&store.meters.writes);
     let reads = |store: &StoreStatus| millis(&store.meters.reads);
     let help = "How long a command of a store took";

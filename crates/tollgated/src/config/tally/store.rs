@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tollgate_redis::StoreOptions;
+
 /// One store, as it is written: a URL, or several of one cluster or of a primary and its replicas
 /// with commas between them. It is never shown with its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -11,13 +13,8 @@ impl StoreText {
     /// # Errors
     /// What is wrong, without a word of the text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        for (place, url) in (1..).zip(text.split(',')) {
-            if !SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
-                return Err(format!(
-                    "URL {place} of a store must begin with redis://, rediss:// or unix://"
-                ));
-            }
-        }
+        let urls: Vec<&str> = text.split(',').collect();
+        StoreOptions::from_urls(&urls).map_err(|error| error.to_string())?;
         Ok(Self(text.into()))
     }
 
@@ -45,8 +42,6 @@ impl fmt::Debug for StoreText {
         fmt::Display::fmt(self, f)
     }
 }
-
-const SCHEMES: [&str; 3] = ["redis://", "rediss://", "unix://"];
 
 #[cfg(test)]
 mod tests {
