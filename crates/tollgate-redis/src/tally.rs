@@ -129,7 +129,8 @@ impl Tally {
 
     /// Writes what was counted so far, in so long at most, and ends the task.
     pub async fn stop(&self, within: Duration) {
-        if let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stop) = stop {
             let _ = stop.send(());
             let _ = tokio::time::timeout(within, &mut *self.task.lock().await).await;
         }

@@ -420,8 +420,7 @@ impl Worker {
             {
                 let (before, was) = (key.level(now), key.tier(now));
                 let age = key.read_at.map(|at| now.saturating_since(at));
-                (key.estimate, key.estimated_at) = (asked.estimate(stored, wall), sent_at);
-                (key.read_at, key.base) = (Some(sent_at), asked.taken.min(key.taken));
+                key.take_in(&asked, stored, (sent_at, wall), &self.options);
                 let drift = key.window.apart(before, key.level(now));
                 self.counts.note_read(drift, age, (was, key.tier(now)));
                 self.outputs.push_back(key.told(asked.key));

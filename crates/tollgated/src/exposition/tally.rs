@@ -36,6 +36,8 @@ pub(super) fn encode(
 }
 
 type Stores<'a> = [(&'a str, &'a StoreStatus)];
+/// Finds a histogram of a store.
+type Read<'a> = &'a dyn Fn(&StoreStatus) -> Shown;
 
 /// All nodes that share a limit must show the same length.
 fn windows(limits: &[LimitStatus], encoder: &mut DescriptorEncoder) -> fmt::Result {
@@ -196,7 +198,7 @@ fn histograms(
     name: &str,
     help: &str,
     stores: &Stores<'_>,
-    operations: &[(&str, &dyn Fn(&StoreStatus) -> Shown)],
+    operations: &[(&str, Read<'_>)],
     encoder: &mut DescriptorEncoder,
 ) -> fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
