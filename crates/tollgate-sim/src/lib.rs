@@ -17,6 +17,7 @@ mod machine;
 mod control;
 mod cluster;
 pub mod check;
+pub mod tally;
 pub mod directed;
 pub mod draw;
 mod shrink;
