@@ -72,7 +72,10 @@ impl Fleet {
             open: BTreeMap::new(),
             sequence: 0,
             names: (0..keys).map(|key| key.to_string()).collect(),
-            ledger: Ledger::default(),
+            ledger: Ledger {
+                cut_off: vec![Vec::new(); scenario.nodes as usize],
+                ..Ledger::default()
+            },
             chance: chance.clone(),
             scenario,
         };
@@ -215,15 +218,21 @@ impl Fleet {
 
     /// A node looks at its cells.
     fn look(&mut self, number: u32) {
-        let outage_max = self.scenario.outage_max();
-        let node = &mut self.nodes[number as usize];
-        node.drain(number, outage_max, self.now, &mut self.ledger.drains);
+        self.note_silence(number);
+        self.nodes[number as usize].drain(number, self.now, &mut self.ledger.drains);
         self.poll(number);
         let wait = self.scenario.drains + self.chance.between(0, self.scenario.drains / 10);
         self.push(self.now + wait, Event::Drain(number));
     }
 
+    fn note_silence(&mut self, number: u32) {
+        if self.nodes[number as usize].is_cut_off(self.scenario.outage_max(), self.now) {
+            self.ledger.cut_off[number as usize].push(self.now);
+        }
+    }
+
     fn wake(&mut self, number: u32) {
+        self.note_silence(number);
         let node = &mut self.nodes[number as usize];
         node.wakes_at = Nanos::MAX;
         let (now, wall) = node.times(self.now);

@@ -36,9 +36,6 @@ pub struct Drain {
     pub admitted: u64,
     /// When the last of those did.
     pub last_at: Nanos,
-    /// Whether the node had been without an answer of its store for so long, then or at its look
-    /// before, that it judged as limits say of outages.
-    pub is_cut_off: bool,
 }
 
 /// What a node read of a key.
@@ -69,6 +66,9 @@ pub struct Ledger {
     pub drains: Vec<Drain>,
     /// In the order of time.
     pub reads: Vec<Read>,
+    /// When each node had been without an answer of a store for so long that it judges as limits
+    /// say of outages: as often as it did anything then.
+    pub cut_off: Vec<Vec<Nanos>>,
     /// What stores were ever made to add: key, window's number, units.
     pub added: Vec<(u32, u64, u64)>,
     /// What each node did.

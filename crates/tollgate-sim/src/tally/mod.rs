@@ -9,7 +9,9 @@ mod scenario;
 mod fleet;
 pub mod check;
 mod draw;
+mod shrink;
 
 pub use draw::scenario;
 pub use fleet::{Fleet, run};
 pub use scenario::{Demand, Fault, Scenario, Way};
+pub use shrink::shrink;

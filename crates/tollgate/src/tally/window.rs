@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::mutant::lacks;
+
 /// Nanoseconds since 1970 (UTC), as some node's clock has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(u64);
@@ -215,7 +217,9 @@ impl Window {
     pub fn expires_at(&self, number: u64, grace: Duration, spread: u64) -> WallTime {
         let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX).min(self.length);
         let part = (u128::from(self.length - grace) * u128::from(spread)) >> 64;
-        let read_until = self.end(number.saturating_add(1)).0;
+        let follows = u64::from(!lacks("expiry_after_two_windows"));
+        let read_until = self.end(number.saturating_add(follows)).0;
+        let part = if lacks("expiries_are_spread") { 0 } else { part };
         WallTime(read_until.saturating_add(grace).saturating_add(part as u64))
     }
 

@@ -17,9 +17,9 @@
 //! It is met when all nodes are asked for all at once. A key that a node has judged as limits say
 //! of long outages is not promised this much.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::Reads;
+use super::{Reads, was_cut_off};
 use crate::check::Violation;
 use crate::scenario::Nanos;
 use crate::tally::ledger::{Ask, Ledger, most_in};
@@ -27,23 +27,26 @@ use crate::tally::scenario::{Fault, Scenario};
 
 /// What is wrong, and the largest part of the ceiling that was admitted.
 pub(super) fn check(scenario: &Scenario, ledger: &Ledger) -> (Vec<Violation>, f64) {
-    let cut_off = ledger.drains.iter().filter(|drain| drain.is_cut_off).map(|drain| drain.key);
-    let cut_off: BTreeSet<u32> = cut_off.collect();
     let reads = Reads::new(ledger);
     let mut keys: BTreeMap<u32, Vec<&Ask>> = BTreeMap::new();
     for ask in &ledger.asks {
-        if ask.passed && !cut_off.contains(&ask.key) {
+        if ask.passed {
             keys.entry(ask.key).or_default().push(ask);
         }
     }
     let (mut violations, mut most_used) = (Vec::new(), 0.0_f64);
     for (key, asks) in keys {
         let mut ages: BTreeMap<u32, Nanos> = BTreeMap::new();
+        let mut is_cut_off = false;
         for ask in &asks {
             let read = reads.last(ask.node, key, ask.at);
+            is_cut_off |= was_cut_off(ledger, ask.node, read.map_or(0, |read| read.at), ask.at);
             let age = read.map_or(0, |read| ask.at - read.sent_at);
             let oldest = ages.entry(ask.node).or_default();
             *oldest = age.max(*oldest);
+        }
+        if is_cut_off {
+            continue;
         }
         let cost = asks.iter().map(|ask| ask.cost).max().unwrap_or(0);
         let allowed: f64 =

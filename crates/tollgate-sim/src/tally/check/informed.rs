@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Reads;
+use super::{Reads, was_cut_off};
 use crate::check::Violation;
 use crate::scenario::Nanos;
 use crate::tally::ledger::{Drain, Ledger};
@@ -37,14 +37,14 @@ pub(super) fn check(scenario: &Scenario, ledger: &Ledger) -> (Vec<Violation>, f6
     for drain in &ledger.drains {
         let window = windows.entry((drain.key, drain.number)).or_default();
         window.add(drain);
-        if drain.admitted == 0 || drain.is_cut_off {
+        let last = reads.last(drain.node, drain.key, drain.last_at);
+        let since = last.map_or(0, |read| read.at);
+        if drain.admitted == 0 || was_cut_off(ledger, drain.node, since, drain.at) {
             continue;
         }
-        let last = reads.last(drain.node, drain.key, drain.last_at);
         let last = last.filter(|read| read.number == drain.number);
-        let (read_at, age, stored) = last.map_or((0, 0, 0), |read| {
-            (read.sent_at, drain.last_at - read.sent_at, read.stored.1)
-        });
+        let (read_at, age, stored) = last
+            .map_or((0, 0, 0), |read| (read.sent_at, drain.last_at - read.sent_at, read.stored.1));
         let Sums { others, before, own } = window.sums(drain, read_at, written_after(scenario));
         // Of its own a node knows what waits, but not what was lost on the way.
         let written = if scenario.is_sound() { before } else { before + own };

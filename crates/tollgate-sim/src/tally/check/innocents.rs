@@ -32,7 +32,8 @@ pub(super) fn check(scenario: &Scenario, ledger: &Ledger) -> Vec<Violation> {
         Fault::Steps { by, .. } => by.unsigned_abs(),
         _ => 0,
     };
-    let moved = scenario.skew() + scenario.drains + scenario.faults.iter().map(steps).sum::<Nanos>();
+    let moved =
+        scenario.skew() + scenario.drains + scenario.faults.iter().map(steps).sum::<Nanos>();
     let time = scenario.length() + moved;
     let part = if scenario.is_sound() { 2 } else { 3 };
     let mut violations = Vec::new();

@@ -31,6 +31,12 @@ pub fn used(scenario: &Scenario, ledger: &Ledger) -> (f64, f64) {
     (ceiling::check(scenario, ledger).1, informed::check(scenario, ledger).1)
 }
 
+/// Whether a node judged as limits say of outages between two instants.
+fn was_cut_off(ledger: &Ledger, node: u32, from: Nanos, until: Nanos) -> bool {
+    let times = &ledger.cut_off[node as usize];
+    times[times.partition_point(|at| *at < from)..].first().is_some_and(|at| *at <= until)
+}
+
 /// What each node had read of each key.
 struct Reads<'a>(BTreeMap<(u32, u32), Vec<&'a Read>>);
 

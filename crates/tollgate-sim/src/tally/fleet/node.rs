@@ -25,7 +25,6 @@ pub(super) struct Node {
     counts_offered: bool,
     /// By key: units that count, units that passed, and when the last of those did.
     undrained: BTreeMap<u32, (u64, u64, Nanos)>,
-    was_cut_off: bool,
     pub(super) wakes_at: Nanos,
 }
 
@@ -54,7 +53,6 @@ impl Node {
             length: scenario.length(),
             counts_offered: scenario.counts_offered,
             undrained: BTreeMap::new(),
-            was_cut_off: false,
             wakes_at: Nanos::MAX,
         }
     }
@@ -86,31 +84,18 @@ impl Node {
         passed
     }
 
-    pub(super) fn drain(
-        &mut self,
-        number: u32,
-        outage_max: Nanos,
-        now: Nanos,
-        drains: &mut Vec<Drain>,
-    ) {
+    /// Whether a store has not answered for longer than that.
+    pub(super) fn is_cut_off(&self, outage_max: Nanos, now: Nanos) -> bool {
+        let is_long = |since: Instant| now.saturating_sub(since.as_nanos()) > outage_max;
+        self.tally.workers().iter().filter_map(|one| one.silent_since()).any(is_long)
+    }
+
+    pub(super) fn drain(&mut self, node: u32, now: Nanos, drains: &mut Vec<Drain>) {
         let (instant, wall) = self.times(now);
-        let is_silent = |since: Instant| now.saturating_sub(since.as_nanos()) > outage_max;
-        let mut silences = self.tally.workers().iter().filter_map(|one| one.silent_since());
-        let is_cut_off = silences.any(is_silent);
-        let was_cut_off = std::mem::replace(&mut self.was_cut_off, is_cut_off);
         self.tally.drain(instant, wall);
-        let window = wall.as_nanos() / self.length;
+        let number = wall.as_nanos() / self.length;
         for (key, (counted, admitted, last_at)) in std::mem::take(&mut self.undrained) {
-            drains.push(Drain {
-                at: now,
-                key,
-                node: number,
-                number: window,
-                counted,
-                admitted,
-                last_at,
-                is_cut_off: is_cut_off || was_cut_off,
-            });
+            drains.push(Drain { at: now, key, node, number, counted, admitted, last_at });
         }
     }
 }

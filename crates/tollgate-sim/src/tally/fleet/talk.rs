@@ -87,8 +87,11 @@ impl Fleet {
         self.open.insert(number, Open { node, store, command, writes, sent_at, wall, keys });
         if self.stores[store].refuses_until > self.now {
             // No connection: nothing has left the node.
-            let answer =
-                if writes > 0 { Answer::Written(vec![Outcome::NotSent; writes]) } else { Answer::None };
+            let answer = if writes > 0 {
+                Answer::Written(vec![Outcome::NotSent; writes])
+            } else {
+                Answer::None
+            };
             return self.push(self.now + MS, Event::Answer(number, answer));
         }
         self.push(self.now + self.way.timeout, Event::Answer(number, Answer::None));
@@ -114,7 +117,8 @@ impl Fleet {
             What::Write(additions) => Answer::Written(self.write(store, &additions)),
             What::Read(names) => {
                 let (of, wall) = (&self.stores[store], self.scenario.begins + self.now);
-                let read = |[before, now]: &[String; 2]| (of.read(before, wall), of.read(now, wall));
+                let read =
+                    |[before, now]: &[String; 2]| (of.read(before, wall), of.read(now, wall));
                 Answer::Read(names.iter().map(read).collect())
             }
         };
@@ -153,6 +157,7 @@ impl Fleet {
     pub(super) fn answer(&mut self, number: u64, answer: Answer) {
         let Some(open) = self.open.remove(&number) else { return };
         let Open { node, store, command, .. } = open;
+        self.note_silence(node);
         let input = match answer {
             Answer::Written(outcomes) => Input::Written { command, outcomes },
             Answer::Read(counts) => {

@@ -1,9 +1,11 @@
 //! One key on a worker: what was counted of it here, what was read, and when it is read again.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{OnStale, Output, WorkerOptions};
 use crate::key::KeyId;
+use crate::mutant::lacks;
 use crate::tally::{Estimate, Floor, Tier, WallTime, Window};
 use crate::time::Instant;
 
@@ -61,7 +63,9 @@ impl Asked {
     /// waits here comes to that, and what this node knows is there even if the store has lost it.
     pub(super) fn estimate(&self, stored: (u64, u64), wall: WallTime) -> Estimate {
         let sum = |place: usize, stored: u64| {
-            stored.saturating_add_signed(self.waits[place]).max(self.own[place])
+            let waits = if lacks("what_waits_counts") { 0 } else { self.waits[place] };
+            let own = if lacks("own_record_kept") { 0 } else { self.own[place] };
+            stored.saturating_add_signed(waits).max(own)
         };
         self.window.estimate(sum(0, stored.0), sum(1, stored.1), wall)
     }
@@ -114,6 +118,9 @@ impl Key {
     /// By what it is judged when its store has been silent for too long.
     pub(super) fn judge_alone(&mut self, nodes: u64, wall: WallTime, now: Instant) {
         self.base = self.taken;
+        if lacks("what_was_known_counts_on") {
+            self.estimate = Estimate::default();
+        }
         let number = self.window.number(wall);
         let own = |number| self.own_in(number).saturating_mul(nodes);
         let alone = match self.on_stale {
@@ -179,12 +186,18 @@ impl Key {
         if !is_used || self.is_asked || !floor.reads(tier, counted) {
             return None;
         }
-        let Some(read_at) = self.read_at else { return Some(self.began_at.max(self.rests_until)) };
+        let Some(read_at) = self.read_at else {
+            let late = lacks("first_read_at_once");
+            let wait = if late { tier.interval(options.sync) } else { Duration::ZERO };
+            return Some(self.began_at.saturating_add(wait).max(self.rests_until));
+        };
         // What is new may be about to be asked for everywhere, and was read when others had not
         // written yet: it is read again after as long as it was known then. And at once what has
         // come nearer to its limit than was read.
         let known = read_at.saturating_since(self.began_at).max(options.tick);
-        let has_risen = tier > Tier::of(&self.window, self.estimate, Estimate::default());
+        let known = if lacks("new_keys_are_read_again") { Duration::MAX } else { known };
+        let has_risen = !lacks("risen_is_read_at_once")
+            && tier > Tier::of(&self.window, self.estimate, Estimate::default());
         let sync = options.sync.min(self.window.length() / 4);
         let interval = if has_risen { options.tick } else { tier.interval(sync).min(known) };
         Some(read_at.saturating_add(interval).max(self.rests_until))
@@ -197,7 +210,9 @@ impl Key {
     }
 
     pub(super) fn rests_at(&self, options: &WorkerOptions) -> Instant {
-        let idle = options.idle.max(self.window.length() * 2);
+        let short = lacks("idle_outlives_two_windows");
+        let windows = if short { Duration::ZERO } else { self.window.length() * 2 };
+        let idle = options.idle.max(windows);
         self.used_at.saturating_add(idle)
     }
 
