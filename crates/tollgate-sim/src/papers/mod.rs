@@ -8,8 +8,11 @@ mod cold;
 mod databricks;
 mod delay;
 mod doorman;
+mod edges;
 mod measure;
+mod tiers;
 mod why;
+mod windows;
 
 #[cfg(test)]
 mod cases;
@@ -62,9 +65,15 @@ impl fmt::Display for Table {
     }
 }
 
+/// x
+pub fn tmp() -> Table {
+    println!("{}", edges::full());
+    tiers::full()
+}
+
 /// All experiments in full: a few minutes.
 pub fn all() -> impl Iterator<Item = Table> {
-    let tables: [fn() -> Table; 5] =
-        [delay::full, databricks::full, doorman::full, cold::full, why::full];
+    let tables: [fn() -> Table; 6] =
+        [delay::full, databricks::full, doorman::full, cold::full, why::full, windows::full];
     tables.into_iter().map(|table| table())
 }
