@@ -65,15 +65,17 @@ impl fmt::Display for Table {
     }
 }
 
-/// x
-pub fn tmp() -> Table {
-    println!("{}", edges::full());
-    tiers::full()
-}
-
 /// All experiments in full: a few minutes.
 pub fn all() -> impl Iterator<Item = Table> {
-    let tables: [fn() -> Table; 6] =
-        [delay::full, databricks::full, doorman::full, cold::full, why::full, windows::full];
+    let tables: [fn() -> Table; 8] = [
+        delay::full,
+        databricks::full,
+        doorman::full,
+        cold::full,
+        why::full,
+        edges::full,
+        tiers::full,
+        windows::full,
+    ];
     tables.into_iter().map(|table| table())
 }
