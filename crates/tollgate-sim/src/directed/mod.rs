@@ -116,6 +116,7 @@ schedules! {
     tallies:
         what_is_hot_over_the_fleet_and_cold_on_each_node
         a_new_key_is_read_again_soon
+        what_was_low_for_long_is_limited_after_a_window
         a_new_key_is_read_with_the_next_tick
         what_is_counted_goes_out_before_anything_is_read
         what_is_counted_while_a_read_is_under_way_stays

@@ -81,6 +81,21 @@ pub(super) fn a_new_key_is_read_again_soon() -> Vec<Violation> {
     course.judge()
 }
 
+/// A key that is known for long and seldom used, and then is used everywhere, a little on each
+/// node: it is read again as seldom as its tier is, once in a window at the latest, and limited.
+pub(super) fn what_was_low_for_long_is_limited_after_a_window() -> Vec<Violation> {
+    let mut course = Course::new(Scenario::quiet(20, 1_000, 60));
+    while course.fleet.now() < 300 * SECOND {
+        (0..20).for_each(|node| _ = course.fleet.ask(node, 0, 1));
+        course.fleet.until(course.fleet.now() + 10 * SECOND);
+    }
+    let soon = course.trickle(300 * SECOND, 363 * SECOND);
+    let later = course.trickle(363 * SECOND, 423 * SECOND);
+    course.expect("it is not known at once", soon > 1_000);
+    course.expect("it is known after a window", later <= 1_300);
+    course.judge()
+}
+
 /// A burst on a node that never had the key, of which the fleet has used all: it is known within a
 /// tick and a way to the store and back.
 pub(super) fn a_new_key_is_read_with_the_next_tick() -> Vec<Violation> {

@@ -41,8 +41,8 @@ pub(super) fn full() -> Table {
     Table {
         title: "E6: two windows and one that slides (Cloudflare 2017)".into(),
         text: "100 in 60 s, all arrivals counted, independent requests; a single source for 10 h, \
-               populations for 20 min. Line: nothing wrong at half the limit or less, and less than \
-               0.01 % where fewer than 1 in 10,000 sources are within a fifth of it."
+               populations for 20 min. Line: nothing wrong at half the limit or less, and less \
+               than 0.01 % where fewer than 1 in 10,000 sources are within a fifth of it."
             .into(),
         published: vec!["wrong, published"],
         ours: vec!["wrong", "passed wrongly", "denied wrongly"],

@@ -39,10 +39,8 @@ impl Node {
             ..Options::default()
         };
         let limiter = Limiter::new(vec![limit(scenario)], options).expect("a sound limit");
-        let mut options = scenario.options.clone();
-        // The table holds an eighth more.
-        options.worker.keys_max = scenario.options.worker.keys_max;
-        let tally = TallyNode::new(limiter.clone(), options).expect("it has cells");
+        let tally = TallyNode::new(limiter.clone(), scenario.options.clone());
+        let tally = tally.expect("it has cells");
         let skew = scenario.skews.get(number as usize).copied().unwrap_or(0);
         Self {
             limiter,
