@@ -27,8 +27,8 @@ pub(super) fn full() -> Table {
     Table {
         title: "E24: reads a tick with tiers (the document of `tally`)".into(),
         text: "100,000 keys of 1,000 in 60 s on one node, a tick a second, 15 s for a normal key; \
-               after 5 min, in a minute. Line: 300 ± 10 % without a floor, and 95 % less than 6,667 \
-               with ours, unless all keys are above it."
+               after 5 min, in a minute. Line: 300 ± 10 % without a floor, and 95 % less than \
+               6,667 with ours, unless all keys are above it."
             .into(),
         published: vec!["published", "all each 15 s"],
         ours: vec!["reads a tick", "less by"],

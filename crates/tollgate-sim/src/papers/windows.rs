@@ -3,8 +3,8 @@
 //!
 //! The document that the guarantee comes from gives no number. The first window and the later ones
 //! are told apart, since at first no node has heard of the others. Later on, what is read is old by
-//! a read interval I of a hot key, and lacks what others have not written yet, of W = a tick: in one
-//! window at most L · (1 + I/w + d · (I + W)/w) passes if d times L is offered.
+//! a read interval I of a hot key, and lacks what others have not written yet, of W = a tick: in
+//! one window at most L · (1 + I/w + d · (I + W)/w) passes if d times L is offered.
 
 use super::measure::percent;
 use super::{Row, Table};

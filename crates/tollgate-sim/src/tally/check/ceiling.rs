@@ -71,7 +71,10 @@ fn of_node(scenario: &Scenario, key: u32, node: u32, age: Nanos, cost: u64) -> f
     let length = scenario.length();
     let leaks = threshold * age.min(length) as f64 / length as f64;
     let first = if scenario.counts_offered { cost as f64 } else { 0.0 };
-    let steps = |(_, fault): &&(Nanos, Fault)| matches!(fault, Fault::Steps { node: of, .. } if *of == node);
-    let windows = 2 + scenario.faults.iter().filter(steps).count();
+    let mine = |(_, fault): &&(Nanos, Fault)| match fault {
+        Fault::Steps { node: of, .. } => *of == node,
+        _ => false,
+    };
+    let windows = 2 + scenario.faults.iter().filter(mine).count();
     windows as f64 * (threshold + leaks + first)
 }

@@ -10,7 +10,8 @@
 //! otherwise 0.
 //!
 //! Why: of what was admitted in the window, the node's estimate has all but `others` and `missing`;
-//! `here` is the rest of its own. The estimate leaks L/w · (t - r), and with `here` it is at most L.
+//! `here` is the rest of its own. The estimate leaks L/w · (t - r), and what is left of it is at
+//! most L with `here`.
 //!
 //! Windows are those in which nodes counted, so it holds however wrong clocks are; a node whose
 //! clock steps is not promised to have read what it had counted. Before its first read of the
