@@ -67,7 +67,7 @@ pub(super) fn what_is_hot_over_the_fleet_and_cold_on_each_node() -> Vec<Violatio
     course.judge()
 }
 
-/// A fleet that has used less than half, and then a burst in which nobody is near the limit by itself: the
+/// A burst in which nobody is near the limit by itself, of a key that has been used a little: the
 /// first to read have not heard of those who write last.
 pub(super) fn a_new_key_is_read_again_soon() -> Vec<Violation> {
     let mut course = Course::new(Scenario::quiet(20, 1_000, 60));
