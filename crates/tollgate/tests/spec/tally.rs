@@ -490,3 +490,24 @@ fn several_stores_have_their_keys_and_one_that_is_dead_stops_no_other() {
     assert!(counters.iter().all(|count| *count > 10), "{counters:?}");
     assert_eq!((0..60).map(|key| fleet.stored(&key.to_string())).sum::<i64>(), 600);
 }
+
+/// Ten nodes at five times the limit: what leaves an estimate is room for one of them each, and not
+/// for all.
+#[test]
+fn nodes_share_the_room_that_all_of_them_see() {
+    let options = worker(|worker| WorkerOptions { tick: Duration::from_millis(200), ..worker });
+    let mut fleet = Fleet::with(10, &[TALLY], options, |options| options);
+    let limiters: Vec<Limiter> = fleet.nodes.iter().map(|node| node.limiter.clone()).collect();
+    let mut windows = [0; 16];
+    for window in &mut windows {
+        for _ in 0..100 {
+            *window += limiters.iter().map(|limiter| passed(limiter, "acme", 5)).sum::<u64>();
+            fleet.pass(100);
+        }
+    }
+    // The first meets nodes that have not heard of each other; then each of them sees the room that
+    // there is, and what others take of it until the next read is over the limit.
+    assert!((1_000..1_400).contains(&windows[0]), "{windows:?}");
+    assert!(windows[1..].iter().all(|all| (900..1_400).contains(all)), "{windows:?}");
+    assert!(windows.iter().sum::<u64>() < 16 * 1_200, "{windows:?}");
+}

@@ -181,7 +181,8 @@ fn times(stores: &Stores<'_>, encoder: &mut DescriptorEncoder) -> fmt::Result {
     histograms("tollgate_tally_step_seconds", help, stores, &[("", &ticks)], encoder)
 }
 
-/// A histogram as it is shown: its sum, and how many were up to each bound and above the one before.
+/// A histogram as it is shown: its sum, and how many were up to each bound and above the one
+/// before.
 struct Shown {
     sum: f64,
     buckets: Vec<(f64, u64)>,

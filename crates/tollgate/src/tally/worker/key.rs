@@ -65,7 +65,9 @@ impl Asked {
     /// here; and what this node knows is there even if the store has lost it.
     fn counts(&self, stored: (u64, u64)) -> (u64, u64) {
         let sum = |place: usize, stored: u64| {
-            stored.saturating_add_signed(self.waits[place]).max(self.own[place])
+            let waits = if lacks("what_waits_counts") { 0 } else { self.waits[place] };
+            let own = if lacks("own_record_kept") { 0 } else { self.own[place] };
+            stored.saturating_add_signed(waits).max(own)
         };
         (sum(0, stored.0), sum(1, stored.1))
     }
@@ -116,7 +118,8 @@ impl Key {
         let next = self.interval(options, tier).saturating_add(options.tick);
         self.leaks_from = sent_at;
         if !lacks("leaks_as_counts_do") {
-            let rest = self.window.rest(previous, current, wall, next);
+            let own = asked.own.iter().sum();
+            let rest = self.window.rest((previous, current), own, wall, next);
             self.leaks_from = sent_at.saturating_add(rest);
         }
     }
@@ -147,6 +150,9 @@ impl Key {
     /// By what it is judged when its store has been silent for too long.
     pub(super) fn judge_alone(&mut self, nodes: u64, wall: WallTime, now: Instant) {
         self.base = self.taken;
+        if lacks("what_was_known_counts_on") {
+            self.estimate = Estimate::default();
+        }
         let number = self.window.number(wall);
         let own = |number| self.own_in(number).saturating_mul(nodes);
         let alone = match self.on_stale {
@@ -212,10 +218,17 @@ impl Key {
         if !is_used || self.is_asked || !floor.reads(tier, counted) {
             return None;
         }
-        let Some(read_at) = self.read_at else { return Some(self.began_at.max(self.rests_until)) };
+        let Some(read_at) = self.read_at else {
+            let late = lacks("first_read_at_once");
+            let wait = if late { tier.interval(options.sync) } else { Duration::ZERO };
+            return Some(self.began_at.saturating_add(wait).max(self.rests_until));
+        };
         // At once what has come nearer to its limit than was read.
-        let has_risen = tier > Tier::of(&self.window, self.estimate, Estimate::default());
+        let has_risen = !lacks("risen_is_read_at_once")
+            && tier > Tier::of(&self.window, self.estimate, Estimate::default());
         let interval = if has_risen { options.tick } else { self.interval(options, tier) };
+        // With the tick that is the nearest.
+        let interval = interval.saturating_sub(options.tick / 2);
         Some(read_at.saturating_add(interval).max(self.rests_until))
     }
 
@@ -225,6 +238,7 @@ impl Key {
         // written yet: it is read again after as long as it was known then.
         let read_at = self.read_at.unwrap_or(self.began_at);
         let known = read_at.saturating_since(self.began_at).max(options.tick);
+        let known = if lacks("new_keys_are_read_again") { Duration::MAX } else { known };
         // Before others can have used what is left, at the speed at which it went; and above the
         // limit before all of them let pass what leaks.
         let least = self.window.length() / NEAR_PARTS;
@@ -241,7 +255,9 @@ impl Key {
     }
 
     pub(super) fn rests_at(&self, options: &WorkerOptions) -> Instant {
-        let idle = options.idle.max(self.window.length() * 2);
+        let short = lacks("idle_outlives_two_windows");
+        let windows = if short { Duration::ZERO } else { self.window.length() * 2 };
+        let idle = options.idle.max(windows);
         self.used_at.saturating_add(idle)
     }
 

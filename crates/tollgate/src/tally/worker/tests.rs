@@ -362,8 +362,12 @@ fn a_store_that_only_reads_limits_nobody_below_the_limit() {
 #[test]
 fn what_has_come_nearer_to_its_limit_is_read_with_the_next_tick() {
     let mut bench = Bench::new(options());
-    // Known for long, and read lately.
+    // Known for long, and read just now.
     for _ in 0..130 {
+        bench.ask(key(1), 1);
+        bench.pass(TICK);
+    }
+    while bench.log.last() != Some(&("read", 1)) {
         bench.ask(key(1), 1);
         bench.pass(TICK);
     }
@@ -371,6 +375,24 @@ fn what_has_come_nearer_to_its_limit_is_read_with_the_next_tick() {
     bench.ask(key(1), 500);
     bench.pass(2 * TICK);
     assert!(bench.log[before..].contains(&("read", 1)), "{:?}", &bench.log[before..]);
+}
+
+/// What was used at once stays used until the window ends, and then leaves as it counts less.
+#[test]
+fn what_was_counted_in_this_window_leaks_only_with_it() {
+    let mut bench = Bench::new(options());
+    assert_eq!(bench.ask(key(1), 2_000), 1_000);
+    for second in 0..59 {
+        bench.pass(TICK);
+        assert_eq!(bench.ask(key(1), 100), 0, "after {second} s");
+    }
+    let next: u64 = (0..60)
+        .map(|_| {
+            bench.pass(TICK);
+            bench.ask(key(1), 100)
+        })
+        .sum();
+    assert!((900..=1_000).contains(&next), "{next}");
 }
 
 /// Others use a tenth of the limit in a second: it is read before they can have used the rest.
@@ -388,7 +410,7 @@ fn a_key_that_rises_fast_is_read_before_it_can_be_at_its_limit() {
         }
     }
     // Once it was known for so long, before half of what was left was gone, and at the limit.
-    assert_eq!(read_at, [0, 1, 3, 6, 8, 10, 16]);
+    assert_eq!(read_at, [0, 1, 3, 6, 7, 8, 9, 12, 19]);
     assert_eq!(bench.ask(key(1), 10), 0);
 }
 
