@@ -1,7 +1,7 @@
 //! How a store's addresses and credentials are written as URLs:
 //! `redis://user:password@host:port/database`, `rediss://` for TLS, `unix:///path`; with
-//! `+cluster` after the scheme for a cluster's nodes, and with `+sentinel` for sentinels, whose path
-//! begins with what they call the primary: `redis+sentinel://host:26379/service/database`.
+//! `+cluster` after the scheme for a cluster's nodes, and with `+sentinel` for sentinels, whose
+//! path begins with what they call the primary: `redis+sentinel://host:26379/service/database`.
 //!
 //! No error quotes a URL: it may have a password.
 

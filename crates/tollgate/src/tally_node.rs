@@ -263,8 +263,8 @@ impl TallyNode {
             WallTime::from_nanos(wall.as_nanos().saturating_sub(age))
         };
         let refund = drained.refund.map(|(units, charged)| (units, at(charged)));
-        let taken = drained.taken;
-        let counted = Counted { key, window, on_stale, base, taken, refund };
+        let Drained { taken, denied, .. } = drained;
+        let counted = Counted { key, window, on_stale, base, taken, denied, refund };
         self.handle(store, Input::Counted(counted), now, wall);
     }
 

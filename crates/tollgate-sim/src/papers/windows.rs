@@ -138,7 +138,7 @@ const THRESHOLD: u64 = 1_000;
 const WINDOWS: u64 = 6;
 /// How far the first three windows may be from three thresholds, and three later ones: on one node,
 /// and on more.
-const LINES: [(f64, f64); 2] = [(0.34, 0.02), (0.9, 0.7)];
+const LINES: [(f64, f64); 2] = [(0.3, 0.03), (0.5, 0.12)];
 
 #[cfg(test)]
 mod tests {

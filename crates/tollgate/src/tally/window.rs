@@ -269,6 +269,24 @@ impl Window {
         Duration::from_nanos(rest(next).max(if end < next { rest(end) } else { 0 }))
     }
 
+    /// An estimate of these counts, of the previous window and of this one, with the room beside it
+    /// that is for others: all nodes see the same room, and this one uses the part of it that its
+    /// `own` have of all counts, an eighth at least.
+    ///
+    /// With 800 of 1,000, 400 of them this node's, it is as if 900 were used; 975 with none.
+    pub(super) fn shared(
+        &self,
+        estimate: Estimate,
+        (previous, current): (u64, u64),
+        own: u64,
+    ) -> Estimate {
+        let room = self.parts(self.threshold).saturating_sub(estimate.parts);
+        let all = previous.saturating_add(current).max(1);
+        let others = all.saturating_sub(own.max(all / 8));
+        let of_others = (room as f64 * (others as f64 / all as f64)) as u128;
+        Estimate { parts: estimate.parts.saturating_add(of_others) }
+    }
+
     /// How long it takes at the speed at which one estimate became another in `time` until that is
     /// the threshold; nothing if it falls. One that is above it: until it has leaked to it.
     pub(super) fn time_to_threshold(

@@ -167,7 +167,7 @@ impl Worker {
     }
 
     fn count(&mut self, counted: &Counted, now: Instant, wall: WallTime) {
-        let Counted { key: id, window, on_stale, base, taken, refund } = *counted;
+        let Counted { key: id, window, on_stale, base, taken, denied, refund } = *counted;
         let begins = base.unwrap_or(taken).min(taken);
         self.counts.begun += u64::from(base.is_some());
         let key = self.keys.entry(id).or_insert_with(|| Key::new(window, on_stale, begins, now));
@@ -183,6 +183,7 @@ impl Worker {
             self.outputs.push_back(key.told(id));
         }
         key.on_stale = on_stale;
+        key.note_denied(denied);
         if base.is_some() && key.taken != begins {
             // Another cell. What its predecessor counted is in `own`.
             (key.taken, key.base) = (begins, begins);

@@ -94,6 +94,8 @@ pub struct Counted {
     pub base: Option<u64>,
     /// Up to where it has counted.
     pub taken: u64,
+    /// Units that were refused since it began.
+    pub denied: u64,
     /// Units that were given back since it was told last, and when the oldest of them were charged.
     pub refund: Option<(u64, WallTime)>,
 }

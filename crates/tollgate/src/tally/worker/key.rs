@@ -53,6 +53,9 @@ pub(super) struct Key {
     /// How soon it may be at its limit at the speed at which it rose until it was read.
     pub(super) near: Option<Duration>,
     pub(super) is_asked: bool,
+    /// Units that were refused here, and whether some were since it was read.
+    pub(super) denied: u64,
+    pub(super) is_contested: bool,
     /// It is not read again before that.
     pub(super) rests_until: Instant,
     pub(super) began_at: Instant,
@@ -88,6 +91,8 @@ impl Key {
             read_at: None,
             near: None,
             is_asked: false,
+            denied: 0,
+            is_contested: false,
             rests_until: now,
             began_at: now,
             used_at: now,
@@ -113,15 +118,24 @@ impl Key {
         self.near = self.window.time_to_threshold(before, estimate, time);
         (self.estimate, self.base) = (estimate, asked.taken.min(self.taken));
         self.read_at = Some(sent_at);
+        let own = asked.own.iter().sum();
+        if std::mem::take(&mut self.is_contested) && !lacks("room_is_shared") {
+            self.estimate = self.window.shared(estimate, (previous, current), own);
+        }
         let tier = Tier::of(&self.window, estimate, estimate);
         // Ticks come late, and half a window is as far as anything is planned.
         let next = self.interval(options, tier).saturating_add(options.tick);
         self.leaks_from = sent_at;
         if !lacks("leaks_as_counts_do") {
-            let own = asked.own.iter().sum();
             let rest = self.window.rest((previous, current), own, wall, next);
             self.leaks_from = sent_at.saturating_add(rest);
         }
+    }
+
+    /// Notes how much was refused since the cell began.
+    pub(super) fn note_denied(&mut self, denied: u64) {
+        self.is_contested |= denied > self.denied;
+        self.denied = denied;
     }
 
     /// Counts units of a window here.

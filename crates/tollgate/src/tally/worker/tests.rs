@@ -76,7 +76,15 @@ impl Bench {
         let cell = self.cells.entry(key).or_default();
         let base = (!std::mem::replace(&mut cell.is_known, true)).then_some(0);
         let (window, on_stale, taken) = (self.window, self.on_stale, cell.taken);
-        self.tell(Input::Counted(Counted { key, window, on_stale, base, taken, refund: None }));
+        self.tell(Input::Counted(Counted {
+            key,
+            window,
+            on_stale,
+            base,
+            taken,
+            denied: 0,
+            refund: None,
+        }));
         passed
     }
 
@@ -262,7 +270,7 @@ fn what_is_counted_while_a_tick_is_under_way_comes_on_top() {
     let worker = &mut bench.worker;
     let counted = |taken| {
         let (on_stale, base) = (OnStale::Allow, (taken == 30).then_some(0));
-        Input::Counted(Counted { key, window, on_stale, base, taken, refund: None })
+        Input::Counted(Counted { key, window, on_stale, base, taken, denied: 0, refund: None })
     };
     worker.handle(counted(30), now, wall);
     worker.handle(Input::Timeout, now, wall);
