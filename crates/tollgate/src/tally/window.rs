@@ -273,7 +273,8 @@ impl Window {
     /// that is for others: all nodes see the same room, and this one uses the part of it that its
     /// `own` have of all counts, an eighth at least.
     ///
-    /// With 800 of 1,000, 400 of them this node's, it is as if 900 were used; 975 with none.
+    /// With 800 of 1,000, 400 of them this node's, it is as if 900 were used; 975 with none of
+    /// them. Where nothing was counted there is nobody to share with.
     pub(super) fn shared(
         &self,
         estimate: Estimate,
@@ -281,9 +282,9 @@ impl Window {
         own: u64,
     ) -> Estimate {
         let room = self.parts(self.threshold).saturating_sub(estimate.parts);
-        let all = previous.saturating_add(current).max(1);
-        let others = all.saturating_sub(own.max(all / 8));
-        let of_others = (room as f64 * (others as f64 / all as f64)) as u128;
+        let all = previous.saturating_add(current);
+        let part = if all == 0 { 1.0 } else { own as f64 / all as f64 };
+        let of_others = (room as f64 * (1.0 - part.clamp(0.125, 1.0))) as u128;
         Estimate { parts: estimate.parts.saturating_add(of_others) }
     }
 
@@ -477,6 +478,19 @@ mod tests {
         assert_eq!(all((1_000, 0), 500, 120.0, 10), 5_000);
         assert_eq!(all((1_000, 0), 0, 120.0, 10), 10_000);
         assert_eq!(all((u64::MAX, 0), 1 << 63, 120.0, 10), 0);
+    }
+
+    #[test]
+    fn room_is_shared_by_the_parts_of_what_was_counted() {
+        let limit = window(1_000, 60, Meets::Passes);
+        let shared = |counts: (u64, u64), own| {
+            let estimate = limit.estimate(counts.0, counts.1, at(120.0));
+            limit.units(limit.shared(estimate, counts, own))
+        };
+        assert_eq!((shared((0, 800), 400), shared((0, 800), 0)), (900.0, 975.0));
+        assert_eq!((shared((0, 800), 800), shared((0, 800), u64::MAX)), (800.0, 800.0));
+        assert_eq!((shared((0, 0), 0), shared((0, 4), 0)), (0.0, 875.5));
+        assert_eq!(shared((500, 800), 0), 1_300.0, "no room");
     }
 
     /// 90 at second 10 of windows of 180 s, and 100 more at second 190: 85 of the 90 still count.
