@@ -2,9 +2,11 @@
 
 mod proxy;
 mod server;
+mod node;
 mod access;
 mod cluster;
 mod counts;
+mod exact;
 mod memory;
 mod outages;
 mod replicas;
