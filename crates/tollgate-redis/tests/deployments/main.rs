@@ -3,6 +3,7 @@
 mod proxy;
 mod server;
 mod node;
+mod process;
 mod access;
 mod cluster;
 mod counts;
@@ -10,5 +11,6 @@ mod exact;
 mod memory;
 mod outages;
 mod replicas;
+mod tasks;
 mod tls;
 mod unknown;
