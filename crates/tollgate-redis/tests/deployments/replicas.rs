@@ -8,7 +8,7 @@ use tollgate_redis::{Address, Outcome, Role, Store, StoreOptions, Topology};
 use crate::server::{INTERVAL, Server, cli, free_port, options, read, until, until_done, write};
 
 /// Makes a server follow another, and waits until it has all of it.
-async fn follow(replica: &Server, primary: &Server) {
+pub(crate) async fn follow(replica: &Server, primary: &Server) {
     replica.cli(&["REPLICAOF", "127.0.0.1", &primary.port.to_string()]);
     until("the replica follows", || async {
         replica.cli(&["INFO", "replication"]).contains("master_link_status:up").then_some(())
