@@ -1,7 +1,7 @@
 //! Nodes in made-up time count in real servers, and each count is exact.
 //!
 //! These are the tests with a real Redis that the limiter has from which this guarantee comes, in
-//! their order. There times were real, and counts had tolerances.
+//! their order; two more come after them. There times were real, and counts had tolerances.
 //!
 //! | there | here |
 //! |---|---|
@@ -16,6 +16,7 @@
 //! | `limiter_correctly_limits_at_threshold` | `who_is_over_the_limit_is_limited_once_read` |
 //! | `custom_key_high_threshold_sync_and_limit` | `a_key_with_a_high_limit_has_all_of_it` |
 
+use tollgate::tally::WorkerOptions;
 use tollgate::{Instant, LimitSpec, OverrideSpec, Retry};
 
 use crate::node::{Node, START, TALLY, ask, counter};
@@ -192,4 +193,47 @@ async fn a_key_with_a_high_limit_has_all_of_it() {
     // Of each its own limit leaks: 500 a second, and 10 of 4,810 too many.
     node.pass(500).await;
     assert_eq!(["big", "acme"].map(|tenant| node.passed(tenant, 600)), [250, 0]);
+}
+
+/// Deployments that share a prefix, and not the length of their windows.
+#[tokio::test]
+async fn windows_of_other_lengths_are_counted_apart() {
+    let server = Server::start(&[]);
+    let rates = ["1000/10s", "6000/60s"];
+    let mut nodes = rates.map(|rate| Node::new(&server, &[LimitSpec { rate, ..TALLY }]));
+    for (node, units) in nodes.iter_mut().zip([100, 600]) {
+        assert_eq!(node.passed("acme", units), units);
+        node.turn().await;
+    }
+    for (length, units) in [(10, "100"), (60, "600")] {
+        assert_eq!(server.cli(&["GET", &counter("acme", length, 0)]), units);
+    }
+    assert_eq!(nodes.map(|node| node.remaining("acme")), [900, 5_400]);
+}
+
+/// A flood of keys costs each tick as much as is said, and what is left over goes with the next
+/// ones.
+#[tokio::test]
+async fn no_tick_and_no_command_is_larger_than_said_and_all_is_written_at_last() {
+    let server = Server::start(&[]);
+    let bounds = WorkerOptions {
+        writes_per_tick: 400,
+        reads_per_tick: 300,
+        keys_per_command: 100,
+        floor: 1,
+        ..WorkerOptions::default()
+    };
+    let mut node = Node::over(vec![server.store()], &[TALLY], bounds);
+    for key in 0..1_000 {
+        assert!(ask(&node.limiter, &key.to_string(), 2).is_allowed());
+    }
+    for (writes, reads) in [(4, 3), (4, 3), (2, 3), (0, 1)] {
+        node.log.clear();
+        node.pass(1_000).await;
+        let wanted = [vec![("write", 0, 100); writes], vec![("read", 0, 100); reads]].concat();
+        assert_eq!(node.log, wanted);
+    }
+    assert_eq!((node.tally.counts().written, node.tally.is_flushed()), (2_000, true));
+    assert_eq!(server.cli(&["DBSIZE"]), "1000");
+    assert_eq!((get(&server, "0", 0), get(&server, "999", 0)), ("2".into(), "2".into()));
 }

@@ -1,5 +1,5 @@
-//! What the limiter from which guarantee `tally` comes has as unit tests, in their order: which test
-//! of this project has each of them, and here those that no other file has.
+//! What the limiter from which guarantee `tally` comes has as unit tests, in their order: which
+//! test of this project has each of them, and here those that no other file has.
 //!
 //! - `epoch_from_timestamp`: `windows_are_numbered_from_1970_on`, of `tally::window`
 //! - `epoch_key_format`: the example at `KeyName::counter`
