@@ -23,7 +23,8 @@ pub struct StoreStatus {
     pub health: Health,
     /// Keys that are counted in it here.
     pub keys: usize,
-    /// How many of them are idle, low, normal and hot; looked at every 30 ticks.
+    /// How many of them are idle, low, normal and hot; of more than 10,000 keys looked at every
+    /// 30 ticks.
     pub tiers: [usize; 4],
     /// Counts that wait to be written, or are being.
     pub waiting: usize,

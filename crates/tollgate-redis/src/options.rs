@@ -85,7 +85,8 @@ pub enum StoreError {
     NoAddress,
     /// There are more than 16 addresses.
     TooManyAddresses(usize),
-    /// A URL does not begin with `redis://`, `rediss://` or `unix://`.
+    /// A URL does not begin with `redis://`, `rediss://` or `unix://`, or with one of the first two
+    /// with `+cluster` or `+sentinel` in it.
     Scheme {
         /// Which URL, from 1.
         place: usize,
@@ -225,7 +226,11 @@ impl fmt::Display for StoreError {
                 write!(f, "{count} addresses; a store has at most {ADDRESSES_MAX}")
             }
             Self::Scheme { place } => {
-                write!(f, "URL {place} does not begin with redis://, rediss:// or unix://")
+                write!(
+                    f,
+                    "URL {place} does not begin with redis://, rediss:// or unix://, or with \
+                     redis+cluster:// or redis+sentinel://"
+                )
             }
             Self::Part { place, part, wanted } => {
                 write!(f, "the {part} of URL {place} must be {wanted}")

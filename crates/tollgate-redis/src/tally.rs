@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, StreamExt as _};
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::{Mutex as Turn, Notify, mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant as Clock, sleep_until};
 use tollgate::tally::{Input, WallTime};
 use tollgate::{Command, Instant, Limiter, TallyNode, TallyOptions};
@@ -22,8 +22,10 @@ use crate::store::Store;
 /// A process's side of its stores. Dropped, it ends at once, and what waits is lost.
 pub struct Tally {
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<()>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    task: Turn<JoinHandle<()>>,
+    /// The same task, to end it at once.
+    abort: AbortHandle,
 }
 
 /// Why there is no such task.
@@ -109,7 +111,9 @@ impl Tally {
             tells_at: Instant::ZERO,
             told: 0,
         };
-        Ok(Self { shared, stop: Some(stop), task: tokio::spawn(driver.run(stopped)) })
+        let task = tokio::spawn(driver.run(stopped));
+        let (abort, stop) = (task.abort_handle(), Mutex::new(Some(stop)));
+        Ok(Self { shared, stop, task: Turn::new(task), abort })
     }
 
     /// How it fared at its last tick.
@@ -124,17 +128,18 @@ impl Tally {
     }
 
     /// Writes what was counted so far, in so long at most, and ends the task.
-    pub async fn stop(mut self, within: Duration) {
-        if let Some(stop) = self.stop.take() {
+    pub async fn stop(&self, within: Duration) {
+        if let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = stop.send(());
+            let _ = tokio::time::timeout(within, &mut *self.task.lock().await).await;
         }
-        let _ = tokio::time::timeout(within, &mut self.task).await;
+        self.abort.abort();
     }
 }
 
 impl Drop for Tally {
     fn drop(&mut self) {
-        self.task.abort();
+        self.abort.abort();
     }
 }
 
@@ -242,6 +247,7 @@ impl Driver {
         let before = std::mem::take(&mut status.stores);
         let mut before = before.into_iter();
         for (line, worker) in self.lines.iter().zip(self.node.workers()) {
+            let scans = scans || worker.keys() <= KEYS_TO_SCAN;
             let tiers = before.next().map(|store| store.tiers).filter(|_| !scans);
             status.stores.push(StoreStatus {
                 health: line.store.health(),
@@ -350,6 +356,8 @@ const DRAIN_GAP: Duration = Duration::from_millis(50);
 const ANSWERS_MAX: usize = 64;
 /// Steps of a store that are under way: one, and another whose last answer is just told.
 const STEPS_MAX: usize = 2;
-/// Tiers are looked at so seldom: that goes over all keys.
+/// Of so many keys tiers are looked at each time.
+const KEYS_TO_SCAN: usize = 10_000;
+/// Of more they are looked at so seldom: that goes over all keys.
 const TELLS_BETWEEN_SCANS: u64 = 30;
 const SLEEP_MAX: Duration = Duration::from_secs(3_600);

@@ -1,18 +1,21 @@
 //! How a store's addresses and credentials are written as URLs:
-//! `redis://user:password@host:port/database`, `rediss://` for TLS, `unix:///path`.
+//! `redis://user:password@host:port/database`, `rediss://` for TLS, `unix:///path`; with
+//! `+cluster` after the scheme for a cluster's nodes, and with `+sentinel` for sentinels, whose path
+//! begins with what they call the primary: `redis+sentinel://host:26379/service/database`.
 //!
 //! No error quotes a URL: it may have a password.
 
 use std::path::PathBuf;
 
-use crate::options::{Address, Password, StoreError, StoreOptions, Tls};
+use crate::options::{Address, Password, StoreError, StoreOptions, Tls, Topology};
 
 impl StoreOptions {
     /// The store at these URLs, with all else as it typically is.
     ///
     /// What holds for all of them, user, password, database and TLS, may stand in any; where it
     /// stands in several it must be the same. User and password have `%` and two digits for bytes
-    /// such as `@` and `/`. The port is 6379 if there is none.
+    /// such as `@` and `/`; they are the servers', not the sentinels'. The port is 6379 if there is
+    /// none, and 26379 of a sentinel.
     ///
     /// ```
     /// use tollgate_redis::StoreOptions;
@@ -34,10 +37,10 @@ impl StoreOptions {
             let place = index + 1;
             let url = parse(url.as_ref().trim(), place)?;
             let tls = url.is_tls.then(Tls::default);
-            if index > 0 && options.tls != tls {
-                return Err(StoreError::Disagrees { place, part: "scheme" });
+            if index > 0 && (options.tls != tls || options.topology != url.topology) {
+                return Err(StoreError::Disagrees { place, part: "scheme or service" });
             }
-            options.tls = tls;
+            (options.tls, options.topology) = (tls, url.topology);
             agree(&mut options.username, url.username, "user", place)?;
             agree(&mut options.password, url.password.map(Password::from), "password", place)?;
             agree(&mut database, url.database, "database", place)?;
@@ -51,6 +54,7 @@ impl StoreOptions {
 
 struct Url {
     is_tls: bool,
+    topology: Topology,
     username: Option<String>,
     password: Option<String>,
     address: Address,
@@ -62,21 +66,31 @@ fn parse(url: &str, place: usize) -> Result<Url, StoreError> {
     if url.contains(['?', '#']) {
         return Err(error("end", "the database: options have no place in a URL"));
     }
+    let (scheme, rest) = url.split_once("://").ok_or(StoreError::Scheme { place })?;
+    let (scheme, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+    let (topology, port) = match (scheme, kind) {
+        ("redis" | "rediss" | "unix", "") => (Topology::Replicated, "6379"),
+        ("redis" | "rediss", "cluster") => (Topology::Cluster, "6379"),
+        ("redis" | "rediss", "sentinel") => {
+            let (service, username, password) = (String::new(), None, None);
+            (Topology::Sentinel { service, username, password }, "26379")
+        }
+        _ => return Err(StoreError::Scheme { place }),
+    };
     let plain = Url {
-        is_tls: url.starts_with("rediss://"),
+        is_tls: scheme == "rediss",
+        topology,
         username: None,
         password: None,
         address: Address::Unix(PathBuf::new()),
         database: None,
     };
-    if let Some(path) = url.strip_prefix("unix://") {
-        if !path.starts_with('/') {
+    if scheme == "unix" {
+        if !rest.starts_with('/') {
             return Err(error("path", "absolute"));
         }
-        return Ok(Url { address: Address::Unix(path.into()), ..plain });
+        return Ok(Url { address: Address::Unix(rest.into()), ..plain });
     }
-    let rest = url.strip_prefix("redis://").or_else(|| url.strip_prefix("rediss://"));
-    let rest = rest.ok_or(StoreError::Scheme { place })?;
     // A password may have an `@` that nobody wrote as `%40`, and a host never has one.
     let (credentials, rest) = match rest.rsplit_once('@') {
         Some((credentials, rest)) => (Some(credentials), rest),
@@ -91,18 +105,25 @@ fn parse(url: &str, place: usize) -> Result<Url, StoreError> {
             }
             None => (String::new(), String::new()),
         };
-    let (authority, database) = match rest.split_once('/') {
-        Some((authority, "")) => (authority, None),
-        Some((authority, database)) => {
-            let number = database.parse().map_err(|_| error("database", "a number"))?;
-            (authority, Some(number))
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (topology, path) = match plain.topology.clone() {
+        Topology::Sentinel { username, password, .. } => {
+            let (service, path) = path.split_once('/').unwrap_or((path, ""));
+            if service.is_empty() {
+                return Err(error("path", "what the sentinels call the primary"));
+            }
+            (Topology::Sentinel { service: service.to_owned(), username, password }, path)
         }
-        None => (rest, None),
+        topology => (topology, path),
+    };
+    let database = match path {
+        "" => None,
+        path => Some(path.parse().map_err(|_| error("database", "a number"))?),
     };
     let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, "")) => (host, "6379"),
+        Some((host, "")) => (host, port),
         Some((host, port)) => (host, port.strip_prefix(':').unwrap_or("")),
-        None => authority.rsplit_once(':').unwrap_or((authority, "6379")),
+        None => authority.rsplit_once(':').unwrap_or((authority, port)),
     };
     let is_bare_v6 = host.contains(':') && !authority.starts_with('[');
     if host.is_empty() || is_bare_v6 || host.contains(['[', ']', ' ']) {
@@ -116,6 +137,7 @@ fn parse(url: &str, place: usize) -> Result<Url, StoreError> {
         password: given(password),
         address: Address::Tcp { host: host.to_owned(), port },
         database,
+        topology,
         ..plain
     })
 }
@@ -178,12 +200,32 @@ mod tests {
     }
 
     #[test]
+    fn a_scheme_says_what_the_addresses_are_of() {
+        let cluster = StoreOptions::from_urls(&["rediss+cluster://a", "rediss+cluster://b:7"]);
+        let cluster = cluster.expect("a store");
+        assert_eq!((cluster.topology, cluster.tls.is_some()), (Topology::Cluster, true));
+        let urls = ["redis+sentinel://app:p@a/main/2", "redis+sentinel://b:7/main"];
+        let options = StoreOptions::from_urls(&urls).expect("a store");
+        let shown: Vec<String> = options.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!((shown, options.database), (vec!["a:26379".into(), "b:7".into()], 2));
+        let (service, username, password) = ("main".to_owned(), None, None);
+        assert_eq!(options.topology, Topology::Sentinel { service, username, password });
+    }
+
+    #[test]
     fn an_error_names_the_url_and_what_is_wrong_with_it_and_no_password() {
         let ipv6 = "a name or an IP address, one of version 6 in brackets";
-        let scheme = "URL 1 does not begin with redis://, rediss:// or unix://";
+        let scheme = "URL 1 does not begin with redis://, rediss:// or unix://, or with \
+                      redis+cluster:// or redis+sentinel://";
         for (urls, wanted) in [
             (&["http://:sesame@a"][..], scheme),
             (&["sesame"], scheme),
+            (&["unix+cluster:///sesame"], scheme),
+            (
+                &["redis+sentinel://a"],
+                "the path of URL 1 must be what the sentinels call the primary",
+            ),
+            (&["redis+cluster://a/1"], "a cluster has no databases other than 0"),
             (&["redis://:sesame@"], &format!("the host of URL 1 must be {ipv6}")),
             (&["redis://:sesame@::1"], &format!("the host of URL 1 must be {ipv6}")),
             (&["redis://a", "redis://:sesame@b:0"], "the port of URL 2 must be from 1 to 65535"),
@@ -198,7 +240,14 @@ mod tests {
                 "the end of URL 1 must be the database: options have no place in a URL",
             ),
             (&["unix://run/redis.sock"], "the path of URL 1 must be absolute"),
-            (&["redis://:sesame@a", "rediss://b"], "URL 2 has another scheme than one before it"),
+            (
+                &["redis://:sesame@a", "rediss://b"],
+                "URL 2 has another scheme or service than one before it",
+            ),
+            (
+                &["redis+sentinel://a/one", "redis+sentinel://b/two"],
+                "URL 2 has another scheme or service than one before it",
+            ),
             (
                 &["redis://:sesame@a", "redis://:other@b"],
                 "URL 2 has another password than one before it",

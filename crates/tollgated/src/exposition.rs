@@ -4,6 +4,7 @@
 //! number is known when the limits are.
 
 mod fleet;
+mod tally;
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,6 +79,9 @@ impl Collector for Reader {
         self.encode_limits(&mut encoder)?;
         self.encode_faces(&mut encoder)?;
         self.encode_state(&mut encoder)?;
+        if let Some(status) = self.service.tally_status() {
+            tally::encode(&status, &self.service.limits(), &mut encoder)?;
+        }
         match &self.overview {
             Some(overview) => {
                 fleet::encode(overview.as_ref(), &self.service.limits(), &mut encoder)

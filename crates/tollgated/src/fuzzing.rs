@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::app::App;
-use crate::config::{self, Fleet, Reading};
+use crate::config::{self, Reading, no_env};
 use crate::faces::{grpc, http, resp};
 
 /// Commands of a Redis client: however they are cut into reads, the replies are the same.
@@ -33,6 +33,6 @@ pub fn config(text: &str) {
     }
 }
 
-const READING: Reading = Reading { keys_max: 1_000, merge_domains: true, fleet: Fleet::USUAL };
+const READING: Reading<'_> = Reading { env: no_env, ..Reading::of(1_000, true) };
 const DESCRIPTORS: &str = include_str!("../../../examples/envoy/ratelimit.yaml");
 const LIMITS: &str = include_str!("../../../examples/limits.toml");

@@ -10,6 +10,7 @@ mod metrics;
 mod stamp;
 mod service;
 mod policy;
+mod tally;
 mod agreement;
 mod overview;
 mod fleet;

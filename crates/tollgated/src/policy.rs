@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use tollgate::coordinator::{Document, LimitText};
-use tollgate::{FleetRules, Limit};
+use tollgate::{FleetRules, Guarantee, Limit};
 use tollgate_tokio::limit_text::to_texts;
 use tracing::{error, info, warn};
 
-use crate::config::{self, Finding, Fleet, Reading, Severity};
+use crate::config::{self, Finding, KeptKeys, Reading, Severity, TallySettings, Watch};
 use crate::service::Service;
 
 /// Where the limits come from, and how the last reading went.
@@ -24,6 +24,17 @@ pub(crate) struct Policy {
     merge_domains: bool,
     service: Arc<Service>,
     status: Mutex<Status>,
+    before: Mutex<Before>,
+}
+
+/// What is kept from one reading to the next.
+#[derive(Debug, Default)]
+struct Before {
+    keys: KeptKeys,
+    /// How stores are used since the start.
+    tally: Option<TallySettings>,
+    /// Whether it was said that limits have no store.
+    told_of_no_store: bool,
 }
 
 /// How the last reading went.
@@ -43,7 +54,8 @@ pub(crate) struct Status {
 
 impl Policy {
     pub(crate) fn new(path: &Path, service: Arc<Service>) -> Self {
-        Self { path: path.into(), merge_domains: false, service, status: Mutex::default() }
+        let (status, before) = (Mutex::default(), Mutex::default());
+        Self { path: path.into(), merge_domains: false, service, status, before }
     }
 
     /// The same policy, if a domain may be in several YAML files.
@@ -80,9 +92,8 @@ impl Policy {
     }
 
     fn read(&self) -> Result<(), Vec<Finding>> {
-        let (keys_max, merge_domains) = (self.service.keys_max(), self.merge_domains);
-        let loaded =
-            config::load(&self.path, Reading { keys_max, merge_domains, fleet: Fleet::USUAL })?;
+        let mut kept = self.before();
+        let loaded = config::load(&self.path, self.reading(&kept.keys))?;
         let count = loaded.limits.iter().filter(|limit| !limit.is_blank()).count();
         let before = self.names();
         let revision =
@@ -95,6 +106,13 @@ impl Policy {
         for warning in &loaded.warnings {
             log(warning);
         }
+        kept.keys = loaded.keys;
+        let settings = kept.tally.get_or_insert_with(|| loaded.tally.clone());
+        if *settings != loaded.tally {
+            warn!(target: "policy", "how stores are used has changed: it takes force with the next \
+                  start");
+        }
+        self.tell_of_no_store(&mut kept);
         let source = self.path.display();
         info!(target: "policy", limits = count, revision, %source, "limits are in force");
         let after = self.names();
@@ -131,6 +149,7 @@ impl Policy {
                 info!(target: "policy", limits, revision, "the fleet's limits are in force");
                 let loaded_at = Some(SystemTime::now());
                 *self.lock() = Status { loaded_at, is_fleets: true, ..Status::default() };
+                self.tell_of_no_store(&mut self.before());
             }
             Err(why) => {
                 metrics.loads_bad.fetch_add(1, Relaxed);
@@ -146,13 +165,41 @@ impl Policy {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn texts(&self) -> Result<Vec<LimitText>, Vec<Finding>> {
-        let (keys_max, merge_domains) = (self.service.keys_max(), self.merge_domains);
-        let reading = Reading { keys_max, merge_domains, fleet: Fleet::USUAL };
+        let reading = self.reading(&KeptKeys::NONE);
         let loaded = config::load(&self.path, reading).inspect_err(|findings| {
             findings.iter().for_each(log);
         })?;
         loaded.warnings.iter().for_each(log);
         Ok(to_texts(&loaded.limits))
+    }
+
+    /// Has the file of custom keys watched too that the policy in force names.
+    pub(crate) fn watch_beside(&self, watch: &mut Watch) {
+        watch.beside(&self.before().keys);
+    }
+
+    /// Says once that limits in force are to be counted in a store, and there is none.
+    fn tell_of_no_store(&self, before: &mut Before) {
+        let limits = self.service.limits();
+        let counted = limits.iter().find(|one| one.limit.guarantee() == Guarantee::Tally);
+        if let Some(one) = counted
+            && self.service.limiter().tally().is_none()
+            && !before.told_of_no_store
+        {
+            before.told_of_no_store = true;
+            let limit = one.limit.name();
+            warn!(target: "policy", limit, "a limit with guarantee = \"tally\" is this node's \
+                  alone: no store counts it for all; give one with --redis redis://host:6379, or \
+                  `redis` in [tally]");
+        }
+    }
+
+    fn reading<'k>(&self, kept: &'k KeptKeys) -> Reading<'k> {
+        Reading { kept, ..Reading::of(self.service.keys_max(), self.merge_domains) }
+    }
+
+    fn before(&self) -> MutexGuard<'_, Before> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The limits in force, by what their usage is kept by: domain/name, or domain/path.

@@ -43,6 +43,21 @@ const PATH: LimitSpec<'_> = LimitSpec {
     ..LimitSpec::DEFAULT
 };
 
+const TALLY: LimitSpec<'_> = LimitSpec {
+    name: "calls",
+    key: &["tenant"],
+    rate: "1000/60s",
+    guarantee: "tally",
+    count: Some("offered"),
+    on_stale: Some("share"),
+    overrides: &[OverrideSpec {
+        key: &[("tenant", "acme")],
+        rate: "5000/60s",
+        ..OverrideSpec::DEFAULT
+    }],
+    ..LimitSpec::DEFAULT
+};
+
 fn limit(spec: &LimitSpec<'_>) -> Limit {
     Limit::parse(spec).expect("sound")
 }
@@ -73,6 +88,12 @@ fn texts_are_pinned_by_golden_vectors() {
         r#""group":"Per Day","replaces":["other"],"quota":true,"rate":"1/d","burst":1}"#,
     );
     assert_eq!(path.text, expected);
+    let expected = concat!(
+        r#"{"name":"calls","key":["tenant"],"rate":"1000/min","burst":1000,"guarantee":"tally","#,
+        r#""on_stale":"share","count":"offered","#,
+        r#""override":[{"key":{"tenant":"acme"},"rate":"5000/min","burst":5000}]}"#,
+    );
+    assert_eq!(to_text(&limit(&TALLY)).text, expected);
 }
 
 #[test]
@@ -90,6 +111,10 @@ fn every_kind_of_limit_is_read_as_it_was() {
         LimitSpec { rate: "none", ..PATH },
         LimitSpec { rate: "unlimited", quota: false, shadow: true, ..PATH },
         LimitSpec { rate: "zero", ..PATH },
+        TALLY,
+        LimitSpec { on_stale: Some("deny"), ..TALLY },
+        LimitSpec { count: None, on_stale: Some("allow"), ..TALLY },
+        LimitSpec { guarantee: "tally", count: Some("offered"), ..PATH },
     ] {
         assert_round_trip(&limit(&spec));
     }
@@ -215,10 +240,13 @@ proptest! {
         steps in prop::collection::vec((text(), "[ab*é\"\n]{0,3}", any::<bool>()), 0..3),
         (group, replaces) in ("[ab]{0,2}", prop::collection::vec("[ab]{0,2}", 0..2)),
         (rate, burst, local_cap, bootstrap) in amount(),
-        (eventual, pace, shadow, quota) in any::<(bool, bool, bool, bool)>(),
+        guarantee in prop::sample::select(vec!["local", "eventual", "tally"]),
+        (pace, shadow, quota, offered) in any::<(bool, bool, bool, bool)>(),
+        on_stale in prop::option::of(prop::sample::select(vec!["allow", "share", "deny"])),
         others in prop::collection::vec((prop::collection::vec(text(), 3), amount()), 0..3),
     ) {
         let has_path = !steps.is_empty();
+        let (eventual, tally) = (guarantee == "eventual", guarantee == "tally");
         let pairs = |pairs: &'_ [(String, String)]| -> Vec<(String, String)> { pairs.to_vec() };
         let matches = if has_path { Vec::new() } else { pairs(&matches) };
         let matches: Vec<(&str, &str)> = matches.iter().map(|(n, v)| (&**n, &**v)).collect();
@@ -254,9 +282,11 @@ proptest! {
             quota: quota && has_path,
             rate: &rate,
             burst,
-            guarantee: if eventual { "eventual" } else { "local" },
+            guarantee,
             local_cap: local_cap.filter(|_| eventual),
             bootstrap: bootstrap.filter(|_| eventual),
+            on_stale: on_stale.filter(|_| tally),
+            count: (tally && offered).then_some("offered"),
             oversize: if pace { Oversize::Pace } else { Oversize::Never },
             shadow,
             overrides: &overrides,

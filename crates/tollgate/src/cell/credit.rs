@@ -138,6 +138,9 @@ impl Credit {
     pub(crate) fn set_estimate(&self, leaks_until: u64, base: u64) {
         // In this order, so that a new base never comes with an old estimate; an old base with a
         // new one has a charge see less room than there is.
+        if lacks("estimate_before_base") {
+            self.deadline.store(base + 1, Ordering::Release);
+        }
         self.ceiling.store(leaks_until, Ordering::Release);
         self.deadline.store(base + 1, Ordering::Release);
     }

@@ -4,8 +4,11 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 
+use std::time::Duration;
+
 use super::*;
 use crate::cell::Counter;
+use crate::tally::{Leak, Meets, WallTime, Window};
 
 const LIMIT: FleetLimitId = FleetLimitId(7);
 const A: KeyId = KeyId { high: 2, low: 7 };
@@ -299,5 +302,34 @@ fn loom_whatever_becomes_dirty_after_a_drain_wakes() {
             shown += all(&credits).len();
         }
         assert_eq!((shown, all(&credits).len()), (2, 0));
+    });
+}
+
+/// Two units a second, of which one was counted before and read meanwhile: whatever a charge sees of
+/// the estimate that brings that, one more passes at most.
+#[test]
+fn loom_what_was_counted_is_in_the_estimate_or_on_top_of_it() {
+    let window = Window::new(2, Duration::from_secs(1), Meets::Passes).expect("a window");
+    let charge = move |credits: &Credits| {
+        let leak = Leak::new(window);
+        let asked = Asked::counted(A, LIMIT, 1, &leak);
+        credits.charge_known(&asked, EARLY).is_some_and(is_allowed)
+    };
+    loom::model(move || {
+        let credits = Arc::new(Credits::new(1));
+        let leak = Leak::new(window);
+        assert_eq!(credits.note(&Asked::counted(A, LIMIT, 1, &leak).waiting()), Ok(true));
+        let base = all(&credits)[0].taken;
+        assert!(charge(&credits));
+        assert_eq!(all(&credits)[0].taken, base + 1);
+        let other = {
+            let credits = Arc::clone(&credits);
+            thread::spawn(move || [charge(&credits), charge(&credits)])
+        };
+        let read = window.estimate(0, 1, WallTime::from_nanos(0));
+        credits.estimate(A, leak.leaks_until(read, EARLY), base + 1);
+        let passed = other.join().expect("no panic");
+        assert!(!(passed[0] && passed[1]), "three of two");
+        assert!(passed[0] || charge(&credits), "the second is denied for no longer than that");
     });
 }

@@ -163,6 +163,7 @@ impl Worker {
     fn count(&mut self, counted: &Counted, now: Instant, wall: WallTime) {
         let Counted { key: id, window, on_stale, base, taken, refund } = *counted;
         let begins = base.unwrap_or(taken).min(taken);
+        self.counts.begun += u64::from(base.is_some());
         let key = self.keys.entry(id).or_insert_with(|| Key::new(window, on_stale, begins, now));
         if key.window.length() != window.length() {
             // Other windows have other numbers: nothing of the old ones says anything of them.

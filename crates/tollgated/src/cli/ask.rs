@@ -11,7 +11,7 @@ use tollgate::{Clock, Options};
 use super::client::Door;
 use super::paint::Paint;
 use super::{FAILED, Merging, NO, say, wrong_arguments};
-use crate::config::{self, Fleet, Reading};
+use crate::config::{self, Reading};
 use crate::faces::http;
 use crate::service::Service;
 
@@ -140,7 +140,7 @@ impl Explain {
         let options = Options { clock: Clock::manual().0, ..Options::default() };
         let service = Service::new(options).map_err(|error| error.to_string())?;
         let merge_domains = self.merging.merge_domains;
-        let reading = Reading { keys_max: service.keys_max(), merge_domains, fleet: Fleet::USUAL };
+        let reading = Reading::of(service.keys_max(), merge_domains);
         let loaded = config::load(path, reading).map_err(|findings| {
             findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         })?;

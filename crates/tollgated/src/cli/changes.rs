@@ -184,7 +184,7 @@ fn value(told: &Value) -> String {
 }
 
 /// What a line tells of a new limit.
-const TOLD: [&str; 12] = [
+const TOLD: [&str; 14] = [
     "rate",
     "burst",
     "match",
@@ -195,6 +195,8 @@ const TOLD: [&str; 12] = [
     "guarantee",
     "local_cap",
     "bootstrap",
+    "count",
+    "on_stale",
     "oversize",
     "shadow",
 ];

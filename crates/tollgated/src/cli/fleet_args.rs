@@ -62,11 +62,17 @@ enum OnLoss {
 }
 
 impl FleetArgs {
+    /// Whether the daemon is to be a member.
+    pub(crate) fn is_member(&self) -> bool {
+        self.peer.is_some()
+    }
+
     /// How the daemon is to be a member, if it is to be one.
     pub(crate) fn setup(
         &self,
         keys_max: u64,
         table_full: TableFull,
+        tally: bool,
     ) -> Result<Option<Setup>, String> {
         let Some(peer) = self.peer else { return Ok(None) };
         if peer.ip().is_unspecified() && self.advertise.is_none() {
@@ -88,6 +94,7 @@ impl FleetArgs {
             voters_max: self.voters.parse().unwrap_or(3),
             keys_max,
             table_full,
+            tally,
             sessions: SessionOptions { on_coordinator_loss, ..SessionOptions::default() },
         }))
     }

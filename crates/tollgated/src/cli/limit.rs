@@ -19,7 +19,7 @@ use super::lint::shown;
 use super::paint::Paint;
 use super::{FAILED, Merging, NO};
 use crate::agreement::when;
-use crate::config::{self, Fleet, Reading};
+use crate::config::{self, Reading, no_env};
 
 #[derive(Args)]
 pub(crate) struct Limit {
@@ -193,7 +193,8 @@ impl Source {
         let unreadable = |error| format!("{}: {error}", self.file.display());
         std::fs::metadata(&self.file).map_err(unreadable)?;
         let merge_domains = self.merging.merge_domains;
-        let reading = Reading { keys_max: KEYS_MAX, merge_domains, fleet: Fleet::USUAL };
+        // What a fleet is to have must not depend on who says it where.
+        let reading = Reading { env: no_env, ..Reading::of(KEYS_MAX, merge_domains) };
         let paint = Paint::of_stdout();
         let lines = |findings: &[config::Finding]| -> Vec<String> {
             findings.iter().map(|finding| shown(finding, paint)).collect()

@@ -69,7 +69,8 @@ impl Lint {
         let unreadable = |error| format!("{}: {error}", self.path.display());
         std::fs::metadata(&self.path).map_err(unreadable)?;
         let merge_domains = self.merging.merge_domains;
-        let reading = Reading { keys_max: self.keys_max, merge_domains, fleet: self.fleet.fleet() };
+        let usual = Reading::of(self.keys_max, merge_domains);
+        let reading = Reading { fleet: self.fleet.fleet(), ..usual };
         let (limits, findings, differences) = match config::load(&self.path, reading) {
             Ok(loaded) => {
                 let differences = self.differences.then(|| Differences::of(&loaded));

@@ -23,7 +23,7 @@ use super::signals::EndSignals;
 use super::{FAILED, Merging, secret_in, wrong_arguments};
 use crate::agreement::{Agreement, ProposeError, unix_now};
 use crate::app::{App, Bounds, HeaderStyle, Member, SharedSecret};
-use crate::config::Watch;
+use crate::config::{self, ENVIRONMENT, Finding, Reading, StoreText, TallySettings, Watch};
 use crate::exposition::Exposition;
 use crate::face::Face;
 use crate::fleet::{FleetAgreement, FleetOverview, InForce, Membership, Setup};
@@ -31,12 +31,13 @@ use crate::net::{self, Address, Bound, Door};
 use crate::overview::Overview;
 use crate::policy::Policy;
 use crate::service::Service;
+use crate::tally::Counting;
 
 #[derive(Args)]
 pub(crate) struct Serve {
     /// The policy: a .toml or .yaml file, or a folder of them; it is watched. A fleet reads it
-    /// once, while it has no limits yet
-    #[arg(long, env = "TOLLGATE_CONFIG", value_name = "PATH", required_unless_present = "peer")]
+    /// once, while it has no limits yet. Without one GLOBAL_RATE_LIMIT_THRESHOLD has to be set
+    #[arg(long, env = "TOLLGATE_CONFIG", value_name = "PATH")]
     config: Option<PathBuf>,
     #[command(flatten)]
     merging: Merging,
@@ -67,6 +68,19 @@ pub(crate) struct Serve {
         value_delimiter = ','
     )]
     resp: Vec<String>,
+    /// A Redis that counts `tally` limits for all nodes; given several times, each has a part
+    #[arg(
+        long,
+        env = "TOLLGATE_REDIS",
+        value_name = "URL",
+        value_delimiter = ' ',
+        hide_env_values = true
+    )]
+    redis: Vec<String>,
+    /// Who vouches for a Redis that is reached by rediss://, as PEM [default: whom the system
+    /// trusts]
+    #[arg(long, env = "TOLLGATE_REDIS_CA_FILE", value_name = "FILE")]
+    redis_ca_file: Option<PathBuf>,
     /// A file with a secret that every client must show; needed to listen beyond this machine
     #[arg(long, env = "TOLLGATE_SECRET_FILE", value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -146,30 +160,48 @@ impl Serve {
     pub(crate) fn run(&self) -> Result<ExitCode, String> {
         self.start_log();
         let doors = self.doors().unwrap_or_else(|wrong| wrong_arguments(&wrong));
+        let is_alone = !self.fleet.is_member();
+        if is_alone && self.config.is_none() && !config::is_in_environment() {
+            wrong_arguments("--config is missing, and GLOBAL_RATE_LIMIT_THRESHOLD is not set");
+        }
+        let stores = self.stores().unwrap_or_else(|wrong| wrong_arguments(&wrong));
+        let tally = self.tally(is_alone)?.and_then(|tally| tally.with_stores(&stores));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| format!("no runtime: {error}"))?;
-        let setup = self.fleet.setup(self.keys_max, self.table_full.into());
+        let setup = self.fleet.setup(self.keys_max, self.table_full.into(), tally.is_some());
         match setup.unwrap_or_else(|wrong| wrong_arguments(&wrong)) {
             None => {
-                let (app, watch) = (self.app()?, Watch::new(self.config()));
+                let (app, mut watch) = (self.app(tally.is_some())?, Watch::new(self.config()));
                 if app.policy.load().is_err() {
                     return Ok(ExitCode::from(FAILED)); // It is in the log already.
                 }
+                app.policy.watch_beside(&mut watch);
                 let doors = self.bind(doors)?;
-                runtime.block_on(self.serve(app, doors, watch))?;
+                let counting = self.count(tally.as_ref(), &app)?;
+                let served = runtime.block_on(self.serve(app, doors, watch));
+                // What was counted last is written.
+                counting.map(Counting::stop);
+                served?;
             }
             Some(setup) => {
                 // Others must not give keys to a daemon that will not serve.
                 let doors = self.bind(doors)?;
-                let (app, membership) = self.member(setup, &runtime)?;
+                let (app, membership) = self.member(setup, tally.is_some(), &runtime)?;
                 let watch = Watch::new(self.config());
-                runtime.block_on(async {
+                let counting = self.count(tally.as_ref(), &app)?;
+                let served = runtime.block_on(async {
+                    if let (Some(counting), Some(overview)) = (&counting, &app.overview) {
+                        let tally = counting.tally().clone();
+                        tokio::spawn(Counting::follow(tally, overview.clone()));
+                    }
                     let served = self.serve(app, doors, watch).await;
                     leave(&membership.fleet).await;
                     served
-                })?;
+                });
+                counting.map(Counting::stop);
+                served?;
             }
         }
         info!(target: "serve", "ended");
@@ -214,6 +246,11 @@ impl Serve {
         served.map_err(|error| format!("cannot serve: {error}"))
     }
 
+    fn count(&self, tally: Option<&TallySettings>, app: &App) -> Result<Option<Counting>, String> {
+        let ca_file = self.redis_ca_file.as_deref();
+        tally.map(|settings| Counting::start(settings, ca_file, &app.service)).transpose()
+    }
+
     fn bind(&self, doors: Vec<(Face, Address)>) -> Result<Vec<Taken>, String> {
         let bind = |(face, address): (Face, Address)| {
             let bound = address.bind(self.reuse_port);
@@ -233,12 +270,36 @@ impl Serve {
         }
     }
 
-    /// The policy's path; of no meaning where a fleet has no file.
+    /// The policy's path, or what stands for it.
     fn config(&self) -> &Path {
-        self.config.as_deref().unwrap_or(Path::new(""))
+        self.config.as_deref().unwrap_or(Path::new(ENVIRONMENT))
     }
 
-    fn options(&self, secret: Secret, fleet: bool) -> Options {
+    fn stores(&self) -> Result<Vec<StoreText>, String> {
+        let stores = self.redis.iter().map(|text| StoreText::parse(text));
+        stores.collect::<Result<_, _>>().map_err(|why| format!("--redis: {why}"))
+    }
+
+    /// How stores are used; none if the policy is not sound, which is told when it is put in force.
+    fn tally(&self, is_alone: bool) -> Result<Option<TallySettings>, String> {
+        let reading = Reading::of(self.keys_max, self.merging.merge_domains);
+        let load = |path| {
+            let first = |findings: Vec<Finding>| findings.first().map(ToString::to_string);
+            let loaded = config::load(path, reading).map(|loaded| loaded.tally);
+            loaded.map_err(|findings| first(findings).unwrap_or_default())
+        };
+        match load(self.config()) {
+            Ok(tally) => Ok(Some(tally)),
+            Err(_) if is_alone => Ok(None),
+            // A fleet that has its limits does without the file.
+            Err(why) => {
+                error!(target: "policy", "{why}; what the file says of stores is not known");
+                load(Path::new(ENVIRONMENT)).map(Some)
+            }
+        }
+    }
+
+    fn options(&self, secret: Secret, fleet: bool, tally: bool) -> Options {
         Options {
             keys_max: self.keys_max,
             table_full: self.table_full.into(),
@@ -246,13 +307,13 @@ impl Serve {
             clock: Clock::monotonic(),
             secret,
             fleet,
-            tally: false,
+            tally,
         }
     }
 
     /// A daemon that is alone.
-    fn app(&self) -> Result<Arc<App>, String> {
-        let service = Service::new(self.options(Secret::random(), false));
+    fn app(&self, tally: bool) -> Result<Arc<App>, String> {
+        let service = Service::new(self.options(Secret::random(), false, tally));
         let service = Arc::new(service.map_err(|error| error.to_string())?);
         let policy = Policy::new(self.config(), service.clone());
         let policy = Arc::new(policy.with_merged_domains(self.merging.merge_domains));
@@ -260,12 +321,17 @@ impl Serve {
     }
 
     /// A daemon that is a member of a fleet, whose limits are in force when this returns.
-    fn member(&self, setup: Setup, runtime: &Runtime) -> Result<(Arc<App>, Membership), String> {
+    fn member(
+        &self,
+        setup: Setup,
+        tally: bool,
+        runtime: &Runtime,
+    ) -> Result<(Arc<App>, Membership), String> {
         let (made, makes) = std::sync::mpsc::channel();
         let in_force = InForce::default();
         let (path, merge, put) =
             (self.config().to_owned(), self.merging.merge_domains, in_force.clone());
-        let options = self.options(Secret::random(), true);
+        let options = self.options(Secret::random(), true, tally);
         let membership = setup.start(Box::new(move |secret| {
             let service = Service::new(Options { secret, ..options });
             let service = Arc::new(service.map_err(|error| error.to_string())?);
@@ -282,7 +348,7 @@ impl Serve {
         }))?;
         let (service, policy) = makes.recv().map_err(|_| "the member was not made")?;
         let agreement = FleetAgreement::new(membership.fleet.clone(), in_force.clone());
-        if self.config.is_some() {
+        if self.config.is_some() || config::is_in_environment() {
             runtime.block_on(import(&policy, &agreement, &in_force))?;
         }
         let overview = Arc::new(FleetOverview::new(membership.fleet.clone()));
@@ -430,6 +496,7 @@ async fn reload(app: Arc<App>, watch: Watch, mut hang_up: Signal) {
                       is the truth; use `tollgate limit apply`");
             } else if is_news {
                 let _ = app.policy.load(); // What is wrong with it is logged.
+                app.policy.watch_beside(&mut watch);
             }
             Some(watch)
         });

@@ -1,7 +1,8 @@
 //! The policy file: text to limits, and everything that is wrong with it by line and column.
 //!
-//! Four dialects load into the same limits: in TOML `own` (`[[limit]]`) and `tenant`
-//! (`[rate_limits]`), in YAML `envoy`, and in JSON that of a fleet's store, which has all of them.
+//! Five dialects load into the same limits: in TOML `own` (`[[limit]]`), `tenant` (`[rate_limits]`)
+//! and `tally`'s (`[global_rate_limiter]`), in YAML `envoy`, and in JSON that of a fleet's store,
+//! which has all of them. `tally` also has how stores are used that count for a fleet.
 //! This file puts the parts together; `source` reads files, `set` checks the limits together,
 //! `lint` and `fleet` warn, `watch` says when to load again, and `shown` writes limits as a file.
 //! Nothing here puts a limit in force.
@@ -18,6 +19,7 @@ mod scenario;
 mod set;
 mod shown;
 mod source;
+mod tally;
 mod tenant;
 mod time;
 mod watch;
@@ -42,6 +44,7 @@ use envoy::Domains;
 use fields::refuse_unknown;
 use finding::{Findings, Place, Text, short};
 use set::Checked;
+use tally::{Env, Given, GlobalTable, Table, TallyTable, VARIABLE, VARIABLES};
 use tenant::Tenants;
 
 pub(crate) use envoy::{AsWritten, WrittenLimits, as_written_of, unit_name};
@@ -50,6 +53,7 @@ pub(crate) use fleet::Fleet;
 pub(crate) use scenario::{Staged, load as load_scenario};
 pub(crate) use set::attempt as check_together;
 pub(crate) use shown::{list_of, toml_of};
+pub(crate) use tally::{KeptKeys, StoreText, TallySettings};
 pub(crate) use time::{positive_time, time};
 pub(crate) use watch::Watch;
 
@@ -65,24 +69,61 @@ pub(crate) struct Loaded {
     pub as_written: WrittenLimits,
     /// The files that were read.
     pub files: Vec<PathBuf>,
+    /// How the stores are used in which limits are counted.
+    pub tally: TallySettings,
+    /// What the file of custom keys said.
+    pub keys: KeptKeys,
 }
 
 /// How a source is read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
+pub(crate) struct Reading<'k> {
     /// The limiter's: it bounds how many limits and overrides there can be.
     pub keys_max: u64,
     /// Whether a domain may be in several YAML files; its limits are then those of all of them.
     pub merge_domains: bool,
     /// What is warned of where limits are those of a fleet.
     pub fleet: Fleet,
+    /// The variables that go before what files say of stores.
+    pub env: Env,
+    /// What is in force of a file of custom keys, should it be away.
+    pub kept: &'k KeptKeys,
+}
+
+impl Reading<'static> {
+    /// As a process reads a source for itself, for the first time.
+    pub(crate) const fn of(keys_max: u64, merge_domains: bool) -> Self {
+        let (fleet, kept) = (Fleet::USUAL, &KeptKeys::NONE);
+        Self { keys_max, merge_domains, fleet, env: process_env, kept }
+    }
+}
+
+/// In place of a path: there is no file, and variables of the environment say what is limited.
+pub(crate) const ENVIRONMENT: &str = "(environment)";
+
+/// The variables of this process.
+fn process_env(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// No variables.
+pub(crate) fn no_env(_: &str) -> Option<String> {
+    None
+}
+
+/// Whether [`ENVIRONMENT`] can stand for a path in this process.
+pub(crate) fn is_in_environment() -> bool {
+    process_env(VARIABLE).is_some()
 }
 
 /// Reads a source.
 ///
 /// # Errors
 /// All that is wrong with it, with the warnings; at least one is an error. Nothing is changed.
-pub(crate) fn load(path: &Path, reading: Reading) -> Result<Loaded, Vec<Finding>> {
+pub(crate) fn load(path: &Path, reading: Reading<'_>) -> Result<Loaded, Vec<Finding>> {
+    if path == Path::new(ENVIRONMENT) {
+        return parse(vec![(path.into(), String::new())], reading);
+    }
     let files = source::list(path).map_err(|finding| vec![finding])?;
     let mut readable = Vec::new();
     let mut findings = Vec::new();
@@ -108,20 +149,22 @@ pub(crate) fn load(path: &Path, reading: Reading) -> Result<Loaded, Vec<Finding>
 /// As [`load`].
 pub(crate) fn parse(
     files: Vec<(PathBuf, String)>,
-    reading: Reading,
+    reading: Reading<'_>,
 ) -> Result<Loaded, Vec<Finding>> {
     let texts: Vec<Text> = files.into_iter().map(|(path, text)| Text { path, text }).collect();
     if texts.is_empty() {
         return Err(vec![Finding::whole(Path::new(""), "there is no file")]);
     }
     let mut findings = Findings::new(&texts);
-    let written = Written::read(&texts, reading, &mut findings);
+    let mut written = Written::read(&texts, reading, &mut findings);
+    let given = Given::only_one(std::mem::take(&mut written.stores), reading.env, &mut findings);
+    let keys = std::mem::take(&mut written.keys);
     let (drafts, as_written) = written.drafts(&mut findings);
-    let (limits, warnings) = judge(drafts, reading, findings)?;
+    let Judged { limits, warnings, tally } = judge(drafts, given, reading, findings)?;
     let mut known = envoy::as_written_of(&limits);
     known.extend(as_written);
     let files = texts.into_iter().map(|text| text.path).collect();
-    Ok(Loaded { limits, warnings, as_written: known, files })
+    Ok(Loaded { limits, warnings, as_written: known, files, tally, keys })
 }
 
 /// What limits in JSON say together; `text` is what they are part of, and where it came from.
@@ -131,21 +174,31 @@ pub(crate) fn parse(
 pub(crate) fn parse_limits(
     limits: &[&RawValue],
     text: (&str, &str),
-    reading: Reading,
+    reading: Reading<'_>,
 ) -> Result<(Vec<Limit>, Vec<Finding>), Vec<Finding>> {
     let (path, text) = text;
     let texts = [Text { path: path.into(), text: text.into() }];
     let mut findings = Findings::new(&texts);
     let drafts = json::drafts_of(limits, text, 0, &mut findings);
-    judge(drafts.into_iter().map(|draft| (draft, true)).collect(), reading, findings)
+    let drafts = drafts.into_iter().map(|draft| (draft, true)).collect();
+    let given = Given::only_one(Vec::new(), reading.env, &mut findings);
+    judge(drafts, given, reading, findings).map(|judged| (judged.limits, judged.warnings))
+}
+
+/// What drafts come to.
+struct Judged {
+    limits: Vec<Limit>,
+    warnings: Vec<Finding>,
+    tally: TallySettings,
 }
 
 /// The limits that drafts come to, and what is doubtful about them; or all that was found.
 fn judge(
     drafts: Vec<(Draft, bool)>,
-    reading: Reading,
+    given: Given,
+    reading: Reading<'_>,
     mut findings: Findings<'_>,
-) -> Result<(Vec<Limit>, Vec<Finding>), Vec<Finding>> {
+) -> Result<Judged, Vec<Finding>> {
     let mut checked = Vec::new();
     for (draft, enabled) in drafts {
         // A limit that is not enabled is checked, and then left out.
@@ -155,28 +208,38 @@ fn judge(
     set::check(&checked, reading.keys_max, Place { file: 0, offset: 0 }, &mut findings);
     lint::lint(&checked, &mut findings);
     fleet::lint(&checked, &reading.fleet, &mut findings);
+    let tally = tally::settle(given, &checked, reading, &mut findings);
     let failed = findings.errors() > 0;
-    let found = findings.into_list();
+    let warnings = findings.into_list();
     if failed {
-        return Err(found);
+        return Err(warnings);
     }
-    Ok((checked.into_iter().map(|checked| checked.limit).collect(), found))
+    let limits = checked.into_iter().map(|checked| checked.limit).collect();
+    Ok(Judged { limits, warnings, tally })
 }
 
 /// What the files say, dialect by dialect.
 struct Written {
     own: Vec<Draft>,
     tenants: Vec<Tenants>,
+    /// That of `[global_rate_limiter]`.
+    global: Option<Draft>,
     envoy: Domains,
+    /// What each table says of stores.
+    stores: Vec<Given>,
+    keys: KeptKeys,
 }
 
 impl Written {
-    fn read(texts: &[Text], reading: Reading, findings: &mut Findings<'_>) -> Self {
+    fn read(texts: &[Text], reading: Reading<'_>, findings: &mut Findings<'_>) -> Self {
         let schema = schema();
         let mut written = Self {
             own: Vec::new(),
             tenants: Vec::new(),
+            global: None,
             envoy: Domains::new(reading.merge_domains),
+            stores: Vec::new(),
+            keys: KeptKeys::NONE,
         };
         let mut silent: Vec<Place> = Vec::new();
         for (file, text) in texts.iter().enumerate() {
@@ -190,22 +253,51 @@ impl Written {
             }
             let Some(mut document) = document(text, file, &schema, findings) else { continue };
             let (limits, table) = (document.remove("limit"), document.remove("rate_limits"));
-            if limits.is_none() && table.is_none() {
+            let (tally, global) = (document.remove(TALLY), document.remove(GLOBAL));
+            let is_file = text.path != Path::new(ENVIRONMENT);
+            if is_file && limits.is_none() && table.is_none() && global.is_none() {
                 silent.push(Place { file, offset: 0 });
             }
             let limits = limits.into_iter().flat_map(|limits| own::drafts(limits, file, findings));
             written.own.extend(limits);
             written.tenants.extend(table.map(|table| Tenants::new(table, file, findings)));
+            if let Some(table) = tally {
+                let table = Table::new("[tally]", table, file, reading.env, findings);
+                written.stores.push(Given::read(table, findings));
+            }
+            let global = match global {
+                Some(table) => Some(Table::new(GLOBAL_TITLE, table, file, reading.env, findings)),
+                None => (!is_file).then(|| Table::empty(GLOBAL_TITLE, reading.env)),
+            };
+            if let Some(table) = global {
+                written.read_global(table, &text.path, reading, findings);
+            }
         }
+        warn_of_variables(written.global.is_some(), reading.env, findings);
         refuse_silence(&silent, findings);
-        refuse_two_dialects(&written.own, &written.tenants, findings);
+        refuse_two_dialects(&written, findings);
         written
+    }
+
+    fn read_global(
+        &mut self,
+        mut table: Table<'_>,
+        path: &Path,
+        reading: Reading<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        let (draft, keys) = tally::read_limit(&mut table, path, reading, findings);
+        self.stores.push(Given::read(table, findings));
+        // A second one is refused with what it says of stores.
+        if self.global.is_none() {
+            (self.global, self.keys) = (Some(draft), keys);
+        }
     }
 
     /// All limits, and whether they are enabled; and what was written of those in YAML.
     fn drafts(self, findings: &mut Findings<'_>) -> (Vec<(Draft, bool)>, WrittenLimits) {
-        let Self { own, tenants, envoy } = self;
-        let shared = refuse_yaml_beside_toml(&own, &tenants, &envoy, findings);
+        let shared = refuse_yaml_beside_toml(&self, findings);
+        let Self { own, tenants, global, envoy, .. } = self;
         let (of_envoy, as_written) = envoy.finish(findings);
         let of_tenants = tenants.into_iter().flat_map(|tenants| {
             tenants.drafts.into_iter().map(move |draft| (draft, tenants.enabled))
@@ -213,12 +305,19 @@ impl Written {
         // What is refused as a whole is not refused limit by limit as well.
         let of_envoy = of_envoy.into_iter().filter(|draft| !shared.contains(&draft.domain));
         let enabled = |draft| (draft, true);
-        let all = own.into_iter().map(enabled).chain(of_tenants).chain(of_envoy.map(enabled));
-        (all.collect(), as_written)
+        let all = own.into_iter().chain(global).map(enabled);
+        (all.chain(of_tenants).chain(of_envoy.map(enabled)).collect(), as_written)
+    }
+
+    /// The tables that have the domain `default` to themselves.
+    fn tables(&self) -> impl Iterator<Item = (&'static str, Place)> {
+        let tenants = self.tenants.first().map(|tenants| ("[rate_limits]", tenants.place));
+        let global = self.global.as_ref().map(|limit| (GLOBAL_TITLE, limit.places.whole));
+        tenants.into_iter().chain(global)
     }
 }
 
-/// The JSON Schema of the policy file, both dialects, for editors and other tools.
+/// The JSON Schema of the policy file, all dialects in TOML, for editors and other tools.
 pub(crate) fn schema() -> serde_json::Value {
     schema_of::<PolicyFile>()
 }
@@ -243,7 +342,7 @@ fn tidy(schema: &mut Schema) {
     }
 }
 
-/// The limits of a policy file, in one dialect or both.
+/// The limits of a policy file, and how they are counted.
 #[derive(JsonSchema)]
 #[schemars(title = "Tollgate policy file", deny_unknown_fields)]
 #[expect(dead_code, reason = "the schema is made of it; the parts are read one by one")]
@@ -256,6 +355,15 @@ struct PolicyFile {
     #[serde(default)]
     #[schemars(with = "tenant::RateLimits")]
     rate_limits: Option<tenant::RateLimits>,
+    /// How the stores are used in which limits with the guarantee `tally` are counted.
+    #[serde(default)]
+    #[schemars(with = "TallyTable")]
+    tally: Option<TallyTable>,
+    /// One limit for all keys of the entry `key`, as PostHog's global rate limiter has it, and how
+    /// the stores are used in which it is counted. The domain `default` then has no others.
+    #[serde(default)]
+    #[schemars(with = "GlobalTable")]
+    global_rate_limiter: Option<GlobalTable>,
 }
 
 /// A file's table without the fields that are unknown; `None` when it is no TOML.
@@ -307,38 +415,39 @@ fn refuse_silence(silent: &[Place], findings: &mut Findings<'_>) {
 }
 
 /// A domain is loaded from one dialect, so that one rule says which of its limits apply.
-fn refuse_two_dialects(own: &[Draft], tenants: &[Tenants], findings: &mut Findings<'_>) {
-    let [first, others @ ..] = tenants else { return };
-    let place = findings.show(first.place);
-    for other in others {
-        let message = format!("[rate_limits] is already defined at {place}");
-        findings.error(other.place, message);
+fn refuse_two_dialects(written: &Written, findings: &mut Findings<'_>) {
+    if let [first, others @ ..] = &*written.tenants {
+        let place = findings.show(first.place);
+        for other in others {
+            let message = format!("[rate_limits] is already defined at {place}");
+            findings.error(other.place, message);
+        }
     }
-    if let Some(limit) = own.iter().find(|limit| limit.domain == DEFAULT_DOMAIN) {
-        let message = format!(
-            "limit {:?} is in the domain \"default\", which is that of [rate_limits] at {place}; \
-             a domain is loaded from one of them",
-            limit.name
-        );
-        findings.error(limit.places.whole, message);
+    let mut tables = written.tables();
+    let Some((title, place)) = tables.next() else { return };
+    let place = findings.show(place);
+    let domain = format!(
+        "is in the domain \"default\", which is that of {title} at {place}; a domain is loaded \
+         from one of them"
+    );
+    if let Some(limit) = written.own.iter().find(|limit| limit.domain == DEFAULT_DOMAIN) {
+        findings.error(limit.places.whole, format!("limit {:?} {domain}", limit.name));
+    }
+    for (other, place) in tables {
+        findings.error(place, format!("{other} {domain}"));
     }
 }
 
 /// The same for YAML: returns the domains that are in it and in TOML.
-fn refuse_yaml_beside_toml(
-    own: &[Draft],
-    tenants: &[Tenants],
-    envoy: &Domains,
-    findings: &mut Findings<'_>,
-) -> HashSet<String> {
+fn refuse_yaml_beside_toml(written: &Written, findings: &mut Findings<'_>) -> HashSet<String> {
     let mut shared = HashSet::new();
-    for (domain, place) in envoy.places() {
-        let limit = own.iter().find(|limit| limit.domain == domain).map(|limit| {
+    for (domain, place) in written.envoy.places() {
+        let limit = written.own.iter().find(|limit| limit.domain == domain).map(|limit| {
             let at = findings.show(limit.places.whole);
             format!("limit {:?} at {at}", limit.name)
         });
-        let table = tenants.first().filter(|_| domain == DEFAULT_DOMAIN);
-        let table = table.map(|table| format!("[rate_limits] at {}", findings.show(table.place)));
+        let table = written.tables().next().filter(|_| domain == DEFAULT_DOMAIN);
+        let table = table.map(|(title, place)| format!("{title} at {}", findings.show(place)));
         if let Some(other) = limit.or(table) {
             let message = format!(
                 "domain {:?} is that of {other}; a domain is loaded from one of them",
@@ -350,6 +459,18 @@ fn refuse_yaml_beside_toml(
     }
     shared
 }
+
+/// Who moves here may have set what nothing reads.
+fn warn_of_variables(is_read: bool, env: Env, findings: &mut Findings<'_>) {
+    for name in VARIABLES.iter().filter(|name| !is_read && env(name).is_some()) {
+        let message = format!("{name} is set and is not read: there is no {GLOBAL_TITLE}");
+        findings.no_effect(Place { file: 0, offset: 0 }, message);
+    }
+}
+
+const TALLY: &str = "tally";
+const GLOBAL: &str = "global_rate_limiter";
+const GLOBAL_TITLE: &str = "[global_rate_limiter]";
 
 #[cfg(test)]
 mod tests {
@@ -371,7 +492,7 @@ mod tests {
     /// What files of these names say together, or all that was found.
     pub(super) fn parsed_files(
         files: &[(&str, &str)],
-        reading: Reading,
+        reading: Reading<'_>,
     ) -> Result<Loaded, Vec<String>> {
         let files = files.iter().map(|(name, text)| ((*name).into(), (*text).into()));
         let loaded = parse(files.collect(), reading).map_err(|found| shown(&found))?;
@@ -414,13 +535,20 @@ mod tests {
         loaded.limits.iter().map(tollgate::Limit::name).collect()
     }
 
-    pub(super) const READING: Reading =
-        Reading { keys_max: 1_000, merge_domains: false, fleet: Fleet::USUAL };
+    pub(super) const READING: Reading<'_> = Reading {
+        keys_max: 1_000,
+        merge_domains: false,
+        fleet: Fleet::USUAL,
+        env: no_env,
+        kept: &KeptKeys::NONE,
+    };
     const API: &str = "[[limit]]\nname = \"api\"\nrate = \"10/s\"\n";
     const TENANTS: &str = "[rate_limits]\nenabled = true\ndefault.read_iops.rate = 5\n";
-    const EXAMPLES: [&str; 2] = [
+    const EXAMPLES: [&str; 4] = [
         include_str!("../../../../examples/limits.toml"),
         include_str!("../../../../examples/tenants.toml"),
+        include_str!("../../../../examples/tally.toml"),
+        include_str!("../../../../examples/global-rate-limiter.toml"),
     ];
 
     #[test]
@@ -508,6 +636,12 @@ mod tests {
         let loaded = parsed(EXAMPLES[1]).expect("sound");
         assert_eq!(names(&loaded), ["read_iops", "read_throughput"]);
         assert!(loaded.warnings.is_empty());
+        for (example, name) in [(2, "api"), (3, "global_rate_limiter")] {
+            let loaded = parsed(EXAMPLES[example]).expect("sound");
+            assert_eq!(names(&loaded), [name]);
+            assert_eq!((loaded.warnings.len(), loaded.tally.stores.len()), (0, 1));
+            assert_eq!(loaded.limits[0].overrides().len(), 1);
+        }
     }
 
     #[test]
@@ -572,6 +706,14 @@ mod tests {
         }
         let metrics = &schema["properties"]["rate_limits"]["properties"]["default"];
         assert_eq!(metrics["properties"]["read_iops"]["properties"]["rate"]["minimum"], 1);
+        let tables = ["tally", "global_rate_limiter"].map(|name| &schema["properties"][name]);
+        for table in tables {
+            assert_eq!(table["additionalProperties"], false);
+            assert_eq!(table["properties"]["tick_interval"]["default"], "1s");
+            assert_eq!(table["properties"]["max_concurrent_commands"]["maximum"], 64);
+        }
+        let [tally, global] = tables.map(|table| table["properties"].as_object().expect("some"));
+        assert_eq!((tally.len(), global.len()), (20, 25));
         let text = schema.to_string();
         assert!(!text.contains("null"), "TOML has no null");
         assert!(!text.contains("\\n"), "descriptions are lines");

@@ -47,7 +47,7 @@ fn lines(head: &str, table: &toml::Table) -> String {
 }
 
 /// The fields in the order in which people read them.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 13] = [
     "name",
     "domain",
     "match",
@@ -57,6 +57,8 @@ const FIELDS: [&str; 11] = [
     "guarantee",
     "local_cap",
     "bootstrap",
+    "count",
+    "on_stale",
     "oversize",
     "shadow",
 ];
@@ -91,6 +93,17 @@ burst = 100
 name = "bytes"
 rate = "1073741824/s"
 oversize = "pace"
+
+[[limit]]
+name = "calls"
+key = ["tenant"]
+rate = "1000/min"
+guarantee = "tally"
+count = "offered"
+on_stale = "share"
+[[limit.override]]
+key = { tenant = "acme" }
+rate = "5000/min"
 "#;
         let limits = parsed(text).expect("sound").limits;
         assert_eq!(toml_of(&limits).as_deref(), Some(text));

@@ -13,23 +13,36 @@ use std::path::{Path, PathBuf};
 use tollgate::mutant::lacks;
 
 use super::source::{FILES_MAX, is_ours};
+use super::tally::KeptKeys;
 
 /// Looks at a source, about four times a second, for whether it is to be loaded again.
 #[derive(Debug)]
 pub(crate) struct Watch {
     path: PathBuf,
-    /// The source as it was when it was last loaded.
-    loaded: Signature,
-    /// The source at the previous look.
-    seen: Signature,
+    /// A file that belongs to the source and lies elsewhere.
+    beside: Option<PathBuf>,
+    /// The source as it was when it was last loaded, and the file beside it.
+    loaded: (Signature, Option<Signature>),
+    /// The same at the previous look.
+    seen: (Signature, Option<Signature>),
 }
 
 impl Watch {
     /// Watches a source for changes from now on: to be made before the source is first loaded, so
     /// that a change in between is not missed.
     pub(crate) fn new(path: &Path) -> Self {
-        let seen = Signature::of(path);
-        Self { path: path.into(), loaded: seen.clone(), seen }
+        let seen = (Signature::of(path), None);
+        Self { path: path.into(), beside: None, loaded: seen.clone(), seen }
+    }
+
+    /// Watches the file of custom keys too that the source has named when it was loaded, from when
+    /// it was read.
+    pub(crate) fn beside(&mut self, keys: &KeptKeys) {
+        let (path, seen) = keys.file().unzip();
+        if self.beside.as_deref() != path {
+            self.beside = path.map(Path::to_owned);
+            (self.loaded.1, self.seen.1) = (seen.cloned(), seen.cloned());
+        }
     }
 
     /// Whether the source differs from what it was when it was last loaded, and has not changed
@@ -38,7 +51,7 @@ impl Watch {
     /// A file that is half written is still changing, and is not reported. A source that is gone
     /// has changed: loading it fails, and what is in force stays in force.
     pub(crate) fn changed(&mut self) -> bool {
-        let now = Signature::of(&self.path);
+        let now = (Signature::of(&self.path), self.beside.as_deref().map(Signature::of));
         let at_rest = now == self.seen || lacks("half_written_file_loads");
         self.seen = now;
         if !at_rest || self.seen == self.loaded {
@@ -51,7 +64,7 @@ impl Watch {
 
 /// What distinguishes one state of a source from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Signature {
+pub(super) enum Signature {
     /// Nothing can be seen there.
     Gone,
     File(Stamp),
@@ -66,7 +79,7 @@ enum Signature {
 /// A write changes the time of modification, though a copy that keeps times (`cp -p`, `rsync`) sets
 /// it back; nothing sets back the time of the change. A rename brings another inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -75,7 +88,7 @@ struct Stamp {
 }
 
 impl Signature {
-    fn of(path: &Path) -> Self {
+    pub(super) fn of(path: &Path) -> Self {
         // Metadata follows links: a swap of any of them on the way is another inode at the end.
         match fs::metadata(path) {
             Ok(meta) if meta.is_dir() => Self::of_folder(path).unwrap_or(Self::Gone),
@@ -236,6 +249,27 @@ mod tests {
         fs::write(&more, "longer").expect("written");
         assert_unchanged(&mut watch);
         fs::remove_file(&more).expect("removed");
+        assert_changes_once(&mut watch);
+    }
+
+    #[test]
+    fn the_file_of_custom_keys_changes_from_when_it_was_read() {
+        let (folder, file) = folder();
+        let (mut watch, keys) = (Watch::new(&file), folder.path().join("keys.csv"));
+        let (read, _) = KeptKeys::NONE.read(keys.clone());
+        fs::write(&keys, "a=5").expect("written after it was read");
+        watch.beside(&read);
+        assert_changes_once(&mut watch);
+        // That it was read again changes nothing.
+        watch.beside(&read.read(keys.clone()).0);
+        assert_unchanged(&mut watch);
+        fs::remove_file(&keys).expect("removed");
+        assert_changes_once(&mut watch);
+        watch.beside(&KeptKeys::NONE);
+        assert_unchanged(&mut watch);
+        fs::write(&keys, "a=6").expect("nobody reads it");
+        assert_unchanged(&mut watch);
+        fs::write(&file, "newer").expect("written");
         assert_changes_once(&mut watch);
     }
 

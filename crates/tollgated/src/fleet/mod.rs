@@ -47,6 +47,8 @@ pub(crate) struct Setup {
     pub(crate) voters_max: u32,
     pub(crate) keys_max: u64,
     pub(crate) table_full: TableFull,
+    /// Whether limits with the guarantee `tally` are counted in a store.
+    pub(crate) tally: bool,
     pub(crate) sessions: SessionOptions,
 }
 
@@ -245,7 +247,7 @@ impl Setup {
             weight: self.weight,
             keys_max: self.keys_max,
             table_full: self.table_full,
-            tally: false,
+            tally: self.tally,
             // A client that waits as long as it was told must not be early by its own clock.
             clock: Clock::monotonic(),
             sessions: self.sessions,

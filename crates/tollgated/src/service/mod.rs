@@ -11,7 +11,7 @@ pub(crate) mod reservations;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -22,6 +22,7 @@ use tollgate::{
     Options, Owed, Part, Rate, Request, Wait,
 };
 
+use tollgate_redis::{Tally, TallyStatus};
 use tollgate_tokio::numbered_of;
 
 use crate::config::{WrittenLimits, as_written_of};
@@ -52,6 +53,8 @@ pub(crate) struct Service {
     /// Says when one of them changes.
     ending: watch::Sender<()>,
     keys_max: u64,
+    /// What counts limits in stores; none if there is no store.
+    tally: OnceLock<Arc<Tally>>,
 }
 
 /// A limit that a request brings, and the key that it is for.
@@ -94,7 +97,7 @@ impl Service {
         let keys_max = options.keys_max;
         Ok(Self {
             // What comes with a request is this process's own.
-            brought: Brought::new(Options { fleet: false, ..options.clone() })?,
+            brought: Brought::new(Options { fleet: false, tally: false, ..options.clone() })?,
             limiter: Limiter::new(Vec::new(), options)?,
             stamps: Stamps::new(&clock),
             clock,
@@ -107,7 +110,18 @@ impl Service {
             draining: AtomicBool::new(false),
             ending: watch::Sender::default(),
             keys_max,
+            tally: OnceLock::new(),
         })
+    }
+
+    /// Says what counts limits in stores; once.
+    pub(crate) fn count_in(&self, tally: Arc<Tally>) {
+        let _ = self.tally.set(tally);
+    }
+
+    /// How the stores fare in which limits are counted, if there are any.
+    pub(crate) fn tally_status(&self) -> Option<TallyStatus> {
+        self.tally.get().map(|tally| tally.status())
     }
 
     /// Puts these limits in force, all at once; what was used stays used.

@@ -22,3 +22,4 @@ mod resp;
 mod sim;
 mod stalled;
 mod support;
+mod tally;

@@ -67,7 +67,12 @@ impl Daemon {
 
     /// The same with its policy among the options, if it has one.
     pub(crate) fn run(folder: TempDir, options: &[&str]) -> Self {
-        let mut child = tollgate()
+        Self::run_by(tollgate(), folder, options)
+    }
+
+    /// The same by a command that has an environment.
+    pub(crate) fn run_by(mut command: Command, folder: TempDir, options: &[&str]) -> Self {
+        let mut child = command
             .args(["serve", "--log-format", "json"])
             .args(options)
             .stderr(Stdio::piped())
@@ -234,7 +239,9 @@ pub(crate) fn says(line: &Value, message: &str) -> bool {
 pub(crate) fn tollgate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     let settings = std::env::vars_os().map(|(name, _)| name);
-    for name in settings.filter(|name| name.to_string_lossy().starts_with("TOLLGATE_")) {
+    let is_ours =
+        |name: &str| ["TOLLGATE_", "GLOBAL_RATE_"].iter().any(|ours| name.starts_with(ours));
+    for name in settings.filter(|name| is_ours(&name.to_string_lossy())) {
         command.env_remove(name);
     }
     // Tests run side by side, and its usual port is one.

@@ -18,6 +18,8 @@ pub struct WorkerCounts {
     pub refused: u64,
     /// Units of windows that nobody reads any more.
     pub late: u64,
+    /// Keys that got a cell.
+    pub begun: u64,
     /// Keys that were read.
     pub read: u64,
     /// Keys whose reading failed.
@@ -93,6 +95,7 @@ impl AddAssign for WorkerCounts {
         self.dropped += other.dropped;
         self.refused += other.refused;
         self.late += other.late;
+        self.begun += other.begun;
         self.read += other.read;
         self.read_failed += other.read_failed;
         self.rested += other.rested;

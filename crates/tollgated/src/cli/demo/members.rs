@@ -137,6 +137,7 @@ fn start_one(data: &Path, join: Vec<String>) -> Result<Membership, String> {
         voters_max: 3,
         keys_max: KEYS_MAX,
         table_full: TableFull::default(),
+        tally: false,
         sessions: SessionOptions::default(),
     };
     let build: Build = Box::new(|secret| {

@@ -13,6 +13,7 @@ use super::ask::{Entries, Text, object};
 use super::decisions::{decision_value, key_value};
 use super::problem::Problem;
 use super::response::{JSON_TYPE, Response, TEXT_TYPE, response};
+use super::tally;
 use crate::app::{App, HeaderStyle};
 use crate::service::offenders::{Offender, SEATS};
 
@@ -62,6 +63,7 @@ pub(crate) fn limits(app: &App) -> Response {
             "warnings": findings(&status.warnings),
         },
         "limits": limits.map(limit_value).collect::<Vec<_>>(),
+        "stores": app.service.tally_status().as_ref().map(tally::value),
     });
     response(StatusCode::OK, JSON_TYPE, body.to_string())
 }
@@ -86,6 +88,9 @@ fn limit_value(status: &LimitStatus) -> Value {
         "rate": rate,
         "burst": burst,
         "guarantee": limit.guarantee().name(),
+        "window_seconds": limit.window_of(limit.allowance()).map(|of| of.length().as_secs()),
+        "count": limit.counts_offered().map(|all| if all { "offered" } else { "admitted" }),
+        "on_stale": limit.on_stale().map(tollgate::tally::OnStale::name),
         "local_cap": limit.local_cap(),
         "bootstrap": limit.bootstrap(),
         "oversize": match limit.oversize() { Oversize::Never => "never", Oversize::Pace => "pace" },

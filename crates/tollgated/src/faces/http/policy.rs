@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::response::{JSON_TYPE, Response, TOML_TYPE, response};
 use crate::agreement::{Agreement, unix_now, when};
 use crate::app::App;
-use crate::config::{self, Finding, Fleet, Reading};
+use crate::config::{self, Finding, Reading, no_env};
 use crate::coordinator::Kept;
 use crate::faces::body::{self, BODY_BYTES_MAX, POLICY_BYTES_MAX};
 use crate::guard::Guard;
@@ -218,7 +218,7 @@ impl Sound {
             std::str::from_utf8(body).map_err(|error| Problem::invalid(error.to_string()))?;
         let PutBody { limits, author, comment } =
             object(text.as_bytes()).map_err(Problem::invalid)?;
-        let reading = Reading { keys_max, merge_domains: false, fleet: Fleet::USUAL };
+        let reading = Reading { env: no_env, ..Reading::of(keys_max, false) };
         let (limits, warnings) = config::parse_limits(&limits, (BODY_NAME, text), reading)
             .map_err(|findings| Problem::unsound(&findings))?;
         Ok(Self { limits: to_texts(&limits), warnings, author, comment })
