@@ -36,6 +36,16 @@ async fn a_stop_writes_what_waits() {
 }
 
 #[tokio::test]
+async fn whoever_else_stops_it_waits_too_and_cuts_nothing_short() {
+    let server = Server::start(&[]);
+    let process = between_ticks(&server).await;
+    assert_eq!(process.passed("acme", 7), 7);
+    tokio::join!(process.tally.stop(PATIENCE), process.tally.stop(PATIENCE));
+    assert_eq!(sum(&server, "acme"), 7);
+    process.tally.stop(PATIENCE).await;
+}
+
+#[tokio::test]
 async fn a_stop_ends_when_it_is_to_though_nothing_can_be_written() {
     let mut server = Server::start(&[]);
     let process = between_ticks(&server).await;
@@ -90,9 +100,9 @@ async fn its_status_is_what_was_asked_of_it() {
     for (tenant, units) in [("idle", 9), ("low", 300), ("normal", 600), ("hot", 900)] {
         assert!(ask(&process.limiter, tenant, units).is_allowed());
     }
-    let status = until("the tiers are looked at", || async {
+    let status = until("all are counted and read", || async {
         let status = process.status(0).await;
-        (status.tiers.iter().sum::<usize>() > 0).then_some(status)
+        (status.keys == 4 && status.waiting == 0 && status.counts.read == 3).then_some(status)
     })
     .await;
     // What was counted leaks: 17 units in a second.
@@ -140,6 +150,23 @@ async fn its_status_says_for_how_long_a_store_was_silent_and_what_waits() {
     // What was sent to a server that was gone by then may be there, and is not sent again.
     assert_eq!(counts.written + counts.unknown, 1_100);
     assert_eq!(stored, counts.written - 100);
+}
+
+/// A second one would take half of what cells tell from the first; and of keys that have a cell it
+/// would not know the names, so that what they count would be lost.
+#[tokio::test]
+async fn a_limiter_is_counted_by_one_task_in_its_life() {
+    let server = Server::start(&[]);
+    let Process { limiter, tally } = Process::start(vec![server.options()], &[MINUTE], worker());
+    let again = || {
+        let stores = vec![server.options()];
+        Tally::start(&limiter, stores, TallyOptions::default()).map(|_| ()).expect_err("a second")
+    };
+    assert_eq!(again(), StartError::Taken);
+    assert!(ask(&limiter, "acme", 7).is_allowed());
+    tally.stop(PATIENCE).await;
+    assert_eq!(sum(&server, "acme"), 7);
+    assert_eq!(again(), StartError::Taken);
 }
 
 /// What is nobody's part when there is one node is nothing when there are a thousand.
