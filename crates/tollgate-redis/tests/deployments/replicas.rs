@@ -56,6 +56,8 @@ async fn the_primary_is_found_among_the_addresses_when_it_is_another() {
     let store = store_of(&[&second, &first]);
     assert_eq!(write(&store, "a").await, Outcome::Done);
     assert_eq!(server_in_use(&store), (first.address().to_string(), Role::Primary));
+    until("the replica has it", || async { (second.cli(&["GET", "a"]) == "1").then_some(()) })
+        .await;
     // The two change places, and no connection is closed by it.
     second.cli(&["REPLICAOF", "NO", "ONE"]);
     follow(&first, &second).await;
