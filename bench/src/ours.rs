@@ -196,7 +196,7 @@ fn estimate_all(limiter: &Limiter, credits: &Credits, leaks: bool) {
     };
     let mut keys = Vec::new();
     credits.drain(limiter.now(), |drained| keys.push((drained.key, drained.taken)));
-    keys.iter().for_each(|(key, taken)| credits.estimate(*key, until.as_nanos(), *taken));
+    keys.iter().for_each(|(key, taken)| credits.estimate(*key, until.as_nanos(), u64::MAX, *taken));
 }
 
 /// All positions, of which the fleet says that so many remain.

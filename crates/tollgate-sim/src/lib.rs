@@ -2,9 +2,10 @@
 //! a checker for each promise.
 //!
 //! [`run`] plays a [`scenario`], and [`check`] judges what happened; [`directed`] has schedules
-//! that chance seldom finds. [`plan`] is arithmetic: from a limit and a fleet to what is promised
-//! and what it costs. [`plot`] draws charts and puts them on one page, and [`show`] does so with a
-//! run. Nothing here opens a file, a socket or a clock.
+//! that chance seldom finds, and [`tally`] does all of that for fleets that count in stores.
+//! [`plan`] is arithmetic: from a limit and a fleet to what is promised and what it costs. [`plot`]
+//! draws charts and puts them on one page, and [`show`] does so with a run. Nothing here opens a
+//! file, a socket or a clock.
 
 mod chance;
 mod number;
@@ -17,6 +18,7 @@ mod machine;
 mod control;
 mod cluster;
 pub mod check;
+pub mod tally;
 pub mod directed;
 pub mod draw;
 mod shrink;

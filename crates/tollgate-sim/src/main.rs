@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_sim::check::{self, Violation};
-use tollgate_sim::{draw, run, shrink};
+use tollgate_sim::{draw, run, shrink, tally};
 
 const HELP: &str = "\
 tollgate-sim [--seeds N] [--from N] [--seconds N]
-    plays the seeds that are kept, then N more (1000), for so long at most, and judges each
+    plays the seeds that are kept, then N more (1000), for so long at most, and judges each; a
+    seed has a fleet that permits (`eventual`) and one that counts in stores (`tally`)
 tollgate-sim --seed N
-    plays one seed, and tells all about it
+    plays one seed's fleet that permits, and tells all about it
+tollgate-sim --tally-seed N
+    plays one seed's fleet that counts in stores, and tells all about it
 tollgate-sim utilisation
     how much of a limit each kind of load can use
 tollgate-sim papers
@@ -30,6 +33,9 @@ fn main() -> ExitCode {
         ["utilisation"] => utilisation(),
         ["papers"] => papers(),
         ["--seed", seed] => seed.parse().map_or_else(|_| wrong("--seed", seed), tell),
+        ["--tally-seed", seed] => {
+            seed.parse().map_or_else(|_| wrong("--tally-seed", seed), tell_tally)
+        }
         ["--help" | "-h"] => {
             println!("{HELP}");
             ExitCode::SUCCESS
@@ -53,6 +59,20 @@ fn tell(seed: u64) -> ExitCode {
     }
     println!("{} steps, {} admissions", ledger.steps, ledger.admissions.len());
     let violations = check::all(&scenario, &ledger);
+    violations.iter().for_each(|violation| println!("{violation}"));
+    ExitCode::from(u8::from(!violations.is_empty()))
+}
+
+/// Plays one seed of `tally`.
+fn tell_tally(seed: u64) -> ExitCode {
+    let scenario = tally::scenario(seed);
+    let ledger = tally::run(&scenario);
+    println!("{scenario:#?}");
+    let passed = ledger.asks.iter().filter(|ask| ask.passed).count();
+    println!("{} steps, {passed} of {} requests passed", ledger.steps, ledger.asks.len());
+    let (ceiling, informed) = tally::check::used(&scenario, &ledger);
+    println!("at most {ceiling:.3} of the ceiling, {informed:.3} of what nodes knew");
+    let violations = tally::check::all(&scenario, &ledger);
     violations.iter().for_each(|violation| println!("{violation}"));
     ExitCode::from(u8::from(!violations.is_empty()))
 }
@@ -123,7 +143,13 @@ impl Search {
         self.played.fetch_add(1, Ordering::Relaxed);
         self.steps.fetch_add(ledger.steps, Ordering::Relaxed);
         self.simulated.fetch_add(scenario.lasts + scenario.rests, Ordering::Relaxed);
-        for violation in check::all(&scenario, &ledger) {
+        let mut violations = check::all(&scenario, &ledger);
+        let scenario = tally::scenario(seed);
+        let ledger = tally::run(&scenario);
+        self.steps.fetch_add(ledger.steps, Ordering::Relaxed);
+        self.simulated.fetch_add(scenario.lasts + scenario.rests, Ordering::Relaxed);
+        violations.extend(tally::check::all(&scenario, &ledger));
+        for violation in violations {
             println!("seed {seed}: {violation}");
             self.failed.lock().expect("nothing panics under it").push((seed, violation));
         }
@@ -143,9 +169,18 @@ impl Search {
             self.steps.into_inner() as f64 / 1e6,
         );
         let Some((seed, violation)) = failed.first() else { return ExitCode::SUCCESS };
-        println!("\nseed {seed} at commit {}; play it again: tollgate-sim --seed {seed}", commit());
+        let is_tally = violation.checker.starts_with("tally_");
+        let option = if is_tally { "--tally-seed" } else { "--seed" };
+        println!(
+            "\nseed {seed} at commit {}; play it again: tollgate-sim {option} {seed}",
+            commit()
+        );
         println!("The smallest scenario like it:");
-        println!("{:#?}", shrink(&draw::scenario(*seed), violation.checker));
+        if is_tally {
+            println!("{:#?}", tally::shrink(&tally::scenario(*seed), violation.checker));
+        } else {
+            println!("{:#?}", shrink(&draw::scenario(*seed), violation.checker));
+        }
         println!("Once it is fixed, keep the seed in crates/tollgate-sim/seeds.txt.");
         ExitCode::FAILURE
     }

@@ -5,7 +5,7 @@ use tollgate::Rate;
 use tollgate_sim::check::{self, bound};
 use tollgate_sim::ledger::Change;
 use tollgate_sim::scenario::{MS, SECOND, Scenario};
-use tollgate_sim::{draw, run};
+use tollgate_sim::{draw, run, tally};
 
 /// A seed's scenario, shortened.
 fn short(seed: u64) -> Scenario {
@@ -31,6 +31,31 @@ fn a_seed_gives_the_same_run_again() {
         assert_eq!(first.admissions, again.admissions);
         assert_eq!(first.events, again.events);
         assert_eq!((first.steps, first.messages), (again.steps, again.messages));
+    }
+}
+
+#[test]
+fn a_few_dozen_seeds_of_fleets_that_count_in_stores_keep_every_promise() {
+    let mut most_used = (0.0_f64, 0.0_f64);
+    for seed in SEEDS {
+        let scenario = tally::scenario(seed);
+        let ledger = tally::run(&scenario);
+        assert_eq!(tally::check::all(&scenario, &ledger), [], "seed {seed}");
+        let (ceiling, informed) = tally::check::used(&scenario, &ledger);
+        most_used = (most_used.0.max(ceiling), most_used.1.max(informed));
+    }
+    // The bounds are near enough to be felt.
+    assert!(most_used.0 > 0.6 && most_used.1 > 0.95, "{most_used:?}");
+}
+
+#[test]
+fn a_seed_of_a_fleet_that_counts_in_stores_gives_the_same_run_again() {
+    for seed in [1, 4, 9] {
+        let scenario = tally::scenario(seed);
+        let (first, again) = (tally::run(&scenario), tally::run(&scenario));
+        assert_eq!((first.asks, first.drains), (again.asks, again.drains));
+        assert_eq!((first.reads, first.added), (again.reads, again.added));
+        assert_eq!(first.counts, again.counts);
     }
 }
 

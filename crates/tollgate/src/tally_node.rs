@@ -280,9 +280,10 @@ impl TallyNode {
                     let names = keys.iter().map(|wanted| self.names(wanted)).collect();
                     self.commands.push_back(Command::Read { store, command, names });
                 }
-                Output::Estimate { key, window, base, estimate, read_at } => {
-                    let leaks_until = Leak::new(window).leaks_until(estimate, read_at);
-                    self.credits.estimate(key, leaks_until, base);
+                Output::Estimate { key, window, base, estimate, leaks_from } => {
+                    let leak = Leak::new(window);
+                    let leaks_until = leak.leaks_until(estimate, leaks_from);
+                    self.credits.estimate(key, leaks_until, leak.units(estimate), base);
                 }
                 Output::Evict { key, taken } => {
                     let gone = self.credits.evict(key, taken);

@@ -11,6 +11,7 @@ mod mutants;
 mod owners;
 mod spending;
 mod stage;
+mod tallies;
 
 use crate::check::Violation;
 
@@ -112,4 +113,15 @@ schedules! {
         a_fast_owner_admits_as_much_more
         a_process_that_stands_still_past_its_deadline
         a_process_that_stands_still_for_a_moment;
+    tallies:
+        what_is_hot_over_the_fleet_and_cold_on_each_node
+        a_new_key_is_read_again_soon
+        what_was_low_for_long_is_limited_after_a_window
+        a_new_key_is_read_with_the_next_tick
+        what_is_counted_goes_out_before_anything_is_read
+        what_is_counted_while_a_read_is_under_way_stays
+        what_a_store_forgets_its_nodes_know
+        what_waits_counts_beside_what_was_read
+        what_is_hot_stays_limited_in_an_outage
+        what_may_have_been_written_is_not_written_again;
 }

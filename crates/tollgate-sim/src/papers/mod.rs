@@ -8,8 +8,11 @@ mod cold;
 mod databricks;
 mod delay;
 mod doorman;
+mod edges;
 mod measure;
+mod tiers;
 mod why;
+mod windows;
 
 #[cfg(test)]
 mod cases;
@@ -64,7 +67,15 @@ impl fmt::Display for Table {
 
 /// All experiments in full: a few minutes.
 pub fn all() -> impl Iterator<Item = Table> {
-    let tables: [fn() -> Table; 5] =
-        [delay::full, databricks::full, doorman::full, cold::full, why::full];
+    let tables: [fn() -> Table; 8] = [
+        delay::full,
+        databricks::full,
+        doorman::full,
+        cold::full,
+        why::full,
+        edges::full,
+        tiers::full,
+        windows::full,
+    ];
     tables.into_iter().map(|table| table())
 }

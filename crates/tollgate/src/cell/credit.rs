@@ -132,24 +132,29 @@ impl Credit {
         self.deadline.store(deadline, Ordering::Release);
     }
 
-    /// What a cell that is judged by an estimate has in the place of its ceiling and its deadline:
-    /// until when the estimate leaks, and where what was counted beside it begins. The caller is
-    /// the one writer.
-    pub(crate) fn set_estimate(&self, leaks_until: u64, base: u64) {
+    /// What a cell that is judged by an estimate has in the place of its ceiling, its line and its
+    /// deadline: until when the estimate leaks, how much it is at most, and where what was counted
+    /// beside it begins. The caller is the one writer.
+    pub(crate) fn set_estimate(&self, leaks_until: u64, most: u64, base: u64) {
         // In this order, so that a new base never comes with an old estimate; an old base with a
         // new one has a charge see less room than there is.
         if lacks("estimate_before_base") {
             self.deadline.store(base + 1, Ordering::Release);
         }
         self.ceiling.store(leaks_until, Ordering::Release);
+        self.line.store(most, Ordering::Release);
         self.deadline.store(base + 1, Ordering::Release);
     }
 
-    /// The same, as it was written; nothing in a cell that began and was told nothing yet.
+    /// The same, as it was written; in a cell that began and was told nothing yet, where it began.
     #[inline(always)]
-    pub(crate) fn estimate(&self) -> Option<(u64, u64)> {
+    pub(crate) fn estimate(&self) -> Result<(u64, u64, u64), u64> {
         let (base, leaks_until) = self.permission();
-        base.checked_sub(1).map(|base| (leaks_until, base))
+        let line = self.line();
+        match base.checked_sub(1) {
+            Some(base) => Ok((leaks_until, line, base)),
+            None => Err(line),
+        }
     }
 
     /// Lowers the ceiling to the position that was looked at: what a return must not do.

@@ -84,33 +84,30 @@ pub(super) fn admits(
     cost: u64,
     now: Instant,
 ) -> Result<(u64, u64), Charged> {
-    let (leaks_until, base) = estimate(slot);
-    if leaks_until == NEVER {
-        return Err(STALE);
-    }
-    let left = leak.left(leaks_until, now);
+    let (left, base, is_told) = match slot.credit().estimate() {
+        Ok((NEVER, ..)) => return Err(STALE),
+        Ok((leaks_until, most, base)) => (leak.left(leaks_until, now).min(most), base, true),
+        Err(began) => (0, began, false),
+    };
     // Where the line is used up: below what was taken if the estimate alone is above the limit.
     let line = base.saturating_add(leak.whole()).saturating_sub(left);
     let next = at.taken.saturating_add(cost);
     // As where this comes from, whatever the first request costs.
-    let is_first = leak.counts_refused() && at.taken == slot.credit().line();
+    let is_first = !is_told && leak.counts_refused() && at.taken == base;
     if (next <= line || is_first) && next <= POSITIONS_MAX {
         return Ok((next, line));
     }
     Err(Charged::OverLimit { remaining: line.saturating_sub(at.taken) })
 }
 
-/// What was counted beside an estimate, with what is left of that.
+/// What was counted beside an estimate, with what is left of that. Of a cell that was told of none
+/// yet nothing is known, and all that was taken counts.
 fn level(slot: &Slot<Credit>, at: Position, leak: &Leak, now: Instant) -> u64 {
-    let (leaks_until, base) = estimate(slot);
-    at.taken.saturating_sub(base).saturating_add(leak.left(leaks_until, now))
-}
-
-/// Until when a key's estimate leaks, and from where on what was taken comes on top. Of a cell that
-/// was told of none yet nothing is known, and all that was taken does.
-#[inline(always)]
-fn estimate(slot: &Slot<Credit>) -> (u64, u64) {
-    slot.credit().estimate().unwrap_or_else(|| (0, slot.credit().line()))
+    let (left, base) = match slot.credit().estimate() {
+        Ok((leaks_until, most, base)) => (leak.left(leaks_until, now).min(most), base),
+        Err(began) => (0, began),
+    };
+    at.taken.saturating_sub(base).saturating_add(left)
 }
 
 /// Until when an estimate leaks that is above every limit.

@@ -305,8 +305,8 @@ fn loom_whatever_becomes_dirty_after_a_drain_wakes() {
     });
 }
 
-/// Two units a second, of which one was counted before and read meanwhile: whatever a charge sees of
-/// the estimate that brings that, one more passes at most.
+/// Two units a second, of which one was counted before and read meanwhile: whatever a charge sees
+/// of the estimate that brings that, one more passes at most.
 #[test]
 fn loom_what_was_counted_is_in_the_estimate_or_on_top_of_it() {
     let window = Window::new(2, Duration::from_secs(1), Meets::Passes).expect("a window");
@@ -327,7 +327,8 @@ fn loom_what_was_counted_is_in_the_estimate_or_on_top_of_it() {
             thread::spawn(move || [charge(&credits), charge(&credits)])
         };
         let read = window.estimate(0, 1, WallTime::from_nanos(0));
-        credits.estimate(A, leak.leaks_until(read, EARLY), base + 1);
+        let (until, most) = (leak.leaks_until(read, EARLY), leak.units(read));
+        credits.estimate(A, until, most, base + 1);
         let passed = other.join().expect("no panic");
         assert!(!(passed[0] && passed[1]), "three of two");
         assert!(passed[0] || charge(&credits), "the second is denied for no longer than that");

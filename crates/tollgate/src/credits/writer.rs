@@ -77,18 +77,19 @@ impl Credits {
         Some(returned)
     }
 
-    /// Has a key that is counted in a store be judged by an estimate from now on, that leaks until
-    /// then ([`Leak::leaks_until`](crate::tally::Leak::leaks_until)); what was taken from `base` on
-    /// comes on top. Until the first one a key is judged by what was taken since its cell began.
+    /// Has a key that is counted in a store be judged by an estimate from now on: of what leaks
+    /// until then ([`Leak::leaks_until`](crate::tally::Leak::leaks_until)) at `most` so many
+    /// [units](crate::tally::Leak::units); what was taken from `base` on comes on top. Until the
+    /// first one a key is judged by what was taken since its cell began.
     ///
     /// With 10 taken, a base of 8 and an estimate of which 90 are left, 8 more pass of a limit
     /// of 100. No effect for a key without a cell, or with one that was not
     /// [drained](Self::drain) yet.
-    pub fn estimate(&self, key: KeyId, leaks_until: u64, base: u64) {
+    pub fn estimate(&self, key: KeyId, leaks_until: u64, most: u64, base: u64) {
         let Some(found) = self.table.find(key) else { return };
         let slot = self.table.slot(found.place);
         if slot.is_met() {
-            slot.credit().set_estimate(leaks_until, base.min(POSITIONS_MAX));
+            slot.credit().set_estimate(leaks_until, most, base.min(POSITIONS_MAX));
         }
     }
 

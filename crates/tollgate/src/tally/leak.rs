@@ -60,6 +60,14 @@ impl Leak {
         self.window.meets() == Meets::IsLimited
     }
 
+    /// An estimate in whole units: with a part of one as a whole one, or without it if who meets
+    /// the threshold is limited.
+    #[must_use]
+    pub fn units(&self, estimate: Estimate) -> u64 {
+        let (down, up) = self.window.whole_units(estimate);
+        if self.up == 1 { up } else { down }
+    }
+
     /// When an estimate will have leaked away, in nanoseconds of the clock by which it was read:
     /// less than one too early, or too late if who meets the threshold is limited, so that whole
     /// units are whole.

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 use super::window::Window;
+use crate::mutant::lacks;
 
 /// The values of a key, as its counters' names have them.
 ///
@@ -59,6 +60,7 @@ impl KeyName {
     #[must_use]
     pub fn counter(&self, prefix: &str, window: &Window, number: u64) -> String {
         let seconds = window.length().as_secs();
+        let seconds = if lacks("windows_have_counters_of_their_own") { 0 } else { seconds };
         format!("{prefix}:{seconds}s:{{{}}}:{number}", self.0)
     }
 
@@ -66,6 +68,9 @@ impl KeyName {
     /// takes its part of all keys, and no other key moves.
     #[must_use]
     pub fn store_of(&self, stores: usize) -> usize {
+        if lacks("keys_stay_in_their_store") {
+            return (xxh3_64_with_seed(self.0.as_bytes(), 0) % stores.max(1) as u64) as usize;
+        }
         let score = |store: &usize| xxh3_64_with_seed(self.0.as_bytes(), *store as u64);
         (0..stores).max_by_key(score).unwrap_or(0)
     }

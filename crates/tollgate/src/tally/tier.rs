@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::window::{Estimate, Window};
+use crate::mutant::lacks;
 
 /// How near a key is to its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +71,8 @@ impl Floor {
     /// Whether a key of which this node has `counted` so much is read in this tier.
     #[must_use]
     pub fn reads(self, tier: Tier, counted: u64) -> bool {
-        tier > Tier::Idle || (self.0 > 0 && counted >= self.0)
+        let is_enough = self.0 > 0 && counted >= self.0;
+        tier > Tier::Idle || (is_enough && !lacks("idle_above_floor_is_read"))
     }
 }
 

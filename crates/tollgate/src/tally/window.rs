@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::mutant::lacks;
+
 /// Nanoseconds since 1970 (UTC), as some node's clock has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(u64);
@@ -215,7 +217,9 @@ impl Window {
     pub fn expires_at(&self, number: u64, grace: Duration, spread: u64) -> WallTime {
         let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX).min(self.length);
         let part = (u128::from(self.length - grace) * u128::from(spread)) >> 64;
-        let read_until = self.end(number.saturating_add(1)).0;
+        let follows = u64::from(!lacks("expiry_after_two_windows"));
+        let read_until = self.end(number.saturating_add(follows)).0;
+        let part = if lacks("expiries_are_spread") { 0 } else { part };
         WallTime(read_until.saturating_add(grace).saturating_add(part as u64))
     }
 
@@ -223,6 +227,64 @@ impl Window {
     #[must_use]
     pub fn units(&self, estimate: Estimate) -> f64 {
         estimate.parts as f64 / self.length as f64
+    }
+
+    /// How long an estimate of these counts, of the previous window and of this one, read at `at`,
+    /// is to wait before it leaks, so that it is at no time below what the counts themselves say
+    /// until `next` later, when they are read again; and that of what leaves them until then only
+    /// the part is used here that they have by this node's `own`. All nodes see the same room.
+    ///
+    /// What is counted in this window counts whole until its end. With 600 in this minute and none
+    /// in the previous one an estimate of 1,000 a minute waits for as long as `next`. With 1,000 in
+    /// the previous one that are this node's, it leaks as they leave, and waits for nothing; with
+    /// 500 of them it waits for half of the time.
+    pub(super) fn rest(
+        &self,
+        (previous, current): (u64, u64),
+        own: u64,
+        at: WallTime,
+        next: Duration,
+    ) -> Duration {
+        let began = self.estimate(previous, current, at);
+        let all = (u128::from(previous) + u128::from(current)).max(1);
+        let own = if lacks("leaks_by_its_part") { all } else { u128::from(own).min(all) };
+        let end = self.end(self.number(at)).0 - at.0;
+        let next = u64::try_from(next.as_nanos()).unwrap_or(u64::MAX).min(2 * self.length);
+        // What is left is a line between these, and so is what leaks.
+        let rest = |after: u64| {
+            let then = WallTime(at.0.saturating_add(after));
+            let left = match self.number(then) - self.number(at) {
+                0 => self.estimate(previous, current, then),
+                1 => self.estimate(current, 0, then),
+                _ => Estimate::default(),
+            };
+            let gone = began.parts.saturating_sub(left.parts);
+            let gone = match gone.checked_mul(own) {
+                Some(product) => product / all,
+                None => gone / all * own,
+            };
+            let gone = Estimate { parts: gone };
+            after.saturating_sub(self.age_of(gone).0)
+        };
+        Duration::from_nanos(rest(next).max(if end < next { rest(end) } else { 0 }))
+    }
+
+    /// How long it takes at the speed at which one estimate became another in `time` until that is
+    /// the threshold; nothing if it falls. One that is above it: until it has leaked to it.
+    pub(super) fn time_to_threshold(
+        &self,
+        before: Estimate,
+        now: Estimate,
+        time: Duration,
+    ) -> Option<Duration> {
+        let whole = self.parts(self.threshold);
+        if now.parts >= whole {
+            let above = Estimate { parts: now.parts - whole };
+            return Some(Duration::from_nanos(self.age_of(above).1));
+        }
+        let risen = now.parts.checked_sub(before.parts).filter(|risen| *risen > 0)? as f64;
+        let seconds = (whole - now.parts) as f64 / risen * time.as_secs_f64();
+        Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 
     /// How far two estimates are apart, in parts of the threshold.
@@ -237,6 +299,13 @@ impl Window {
 
     pub(super) fn length_nanos(&self) -> u64 {
         self.length
+    }
+
+    /// An estimate in units, rounded down and up.
+    pub(super) fn whole_units(&self, estimate: Estimate) -> (u64, u64) {
+        let length = u128::from(self.length);
+        let units = |units: u128| u64::try_from(units).unwrap_or(u64::MAX);
+        (units(estimate.parts / length), units(estimate.parts.div_ceil(length)))
     }
 
     /// How long an estimate leaks, in nanoseconds rounded down and up.
@@ -367,6 +436,31 @@ mod tests {
         }
     }
 
+    /// 600 in this window, of which nothing leaves before the next one: an estimate of them waits
+    /// as long as it is to last. Of 1,000 in the previous window as much leaves as leaks.
+    #[test]
+    fn an_estimate_waits_as_long_as_the_counts_in_it_stay() {
+        let limit = window(1_000, 60, Meets::Passes);
+        let all = |counts, own, second: f64, next| {
+            limit.rest(counts, own, at(second), Duration::from_secs(next)).as_millis()
+        };
+        let rest =
+            |previous, current, second, next| all((previous, current), u64::MAX, second, next);
+        assert_eq!(rest(0, 600, 120.0, 10), 10_000);
+        assert_eq!(rest(1_000, 0, 120.0, 10), 0);
+        assert_eq!(rest(500, 600, 120.0, 10), 5_000);
+        // It leaks as they do from the edge on, a second after it.
+        assert_eq!(rest(0, 1_000, 170.0, 11), 10_000);
+        // What is above the limit leaves faster than it leaks.
+        assert_eq!(rest(3_000, 0, 120.0, 10), 0);
+        assert_eq!(rest(0, 3_000, 170.0, 11), 10_000);
+        assert_eq!(rest(0, 0, 170.0, 11), 11_000);
+        // Of what leaves, others use their part.
+        assert_eq!(all((1_000, 0), 500, 120.0, 10), 5_000);
+        assert_eq!(all((1_000, 0), 0, 120.0, 10), 10_000);
+        assert_eq!(all((u64::MAX, 0), 1 << 63, 120.0, 10), 0);
+    }
+
     /// 90 at second 10 of windows of 180 s, and 100 more at second 190: 85 of the 90 still count.
     #[test]
     fn the_previous_window_is_known_to_the_end() {
@@ -401,6 +495,34 @@ mod tests {
     }
 
     proptest! {
+        /// Until the counts are read again, an estimate leaks to no less than what they say.
+        #[test]
+        fn an_estimate_never_leaks_below_the_counts_before_they_are_read_again(
+            threshold in 1_u64..100_000,
+            counts in (0_u64..300_000, 0_u64..300_000),
+            second in 0.0_f64..240.0,
+            (next, part) in (1_u64..130_000, 0.0_f64..=1.0),
+            own in prop_oneof![Just(u64::MAX), 0_u64..300_000],
+        ) {
+            let limit = window(threshold, 60, Meets::Passes);
+            let (previous, current) = counts;
+            let (read_at, next) = (at(second), ms(next));
+            let after = next.min(ms(120_000)).mul_f64(part);
+            let then = WallTime::from_nanos(read_at.0 + after.as_nanos() as u64);
+            let read = limit.estimate(previous, current, read_at);
+            let rest = limit.rest(counts, own, read_at, next);
+            let left = limit.leaked(read, after.saturating_sub(rest));
+            let still = match limit.number(then) - limit.number(read_at) {
+                0 => limit.estimate(previous, current, then),
+                1 => limit.estimate(current, 0, then),
+                _ => Estimate::default(),
+            };
+            // But for the nanosecond to which it is rounded.
+            let nanosecond = u128::from(threshold);
+            prop_assert!(left.parts + nanosecond >= still.parts, "{left:?} {still:?} {rest:?}");
+            prop_assert!(left <= read);
+        }
+
         /// One node that always knows the counts: in no time as long as a window does more than
         /// twice the threshold pass, less one. And level and verdict are those of plain fractions.
         #[test]

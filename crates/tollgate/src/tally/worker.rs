@@ -53,7 +53,8 @@ impl Worker {
     /// Nothing counted yet.
     #[must_use]
     pub fn new(options: WorkerOptions) -> Self {
-        let at_least_one = |number: usize| number.max(1);
+        let is_bounded = !lacks("ticks_are_bounded");
+        let at_least_one = |number: usize| if is_bounded { number.max(1) } else { usize::MAX };
         let options = WorkerOptions {
             tick: options.tick.max(TICK_MIN),
             writes_per_tick: at_least_one(options.writes_per_tick),
@@ -92,7 +93,12 @@ impl Worker {
             self.ticks_at = now.saturating_add(self.options.tick);
             self.make_room(now);
             self.free_innocent(now, wall);
-            self.begin_writes(wall);
+            if lacks("writes_before_reads") {
+                self.begin_reads(now, wall);
+            }
+            if self.under_way.is_none() {
+                self.begin_writes(wall);
+            }
             if self.under_way.is_none() {
                 self.begin_reads(now, wall);
             }
@@ -299,7 +305,8 @@ impl Worker {
         while counts.len() < self.options.writes_per_tick
             && let Some(((_, number, id), Waiting { units, window })) = self.writes.pop_first()
         {
-            if number.saturating_add(1) < window.number(wall) {
+            let is_late = number.saturating_add(1) < window.number(wall);
+            if is_late && !lacks("late_windows_are_dropped") {
                 self.settle(id);
                 self.counts.late += units.unsigned_abs();
                 continue;
@@ -414,14 +421,17 @@ impl Worker {
             }
             let Some(key) = self.keys.get_mut(&asked.key) else { continue };
             key.is_asked = false;
-            key.rests_until = now.saturating_add(self.options.tick);
+            // The next tick may read it again, unless this answer came too late for that.
+            key.rests_until = now.saturating_add(self.options.tick / 2);
             if let Some(stored) = stored
                 && key.window.length() == asked.window.length()
             {
                 let (before, was) = (key.level(now), key.tier(now));
                 let age = key.read_at.map(|at| now.saturating_since(at));
-                (key.estimate, key.estimated_at) = (asked.estimate(stored, wall), sent_at);
-                (key.read_at, key.base) = (Some(sent_at), asked.taken.min(key.taken));
+                key.take_in(&asked, stored, (sent_at, wall), &self.options);
+                if lacks("counts_in_flight_stay") {
+                    key.base = key.taken;
+                }
                 let drift = key.window.apart(before, key.level(now));
                 self.counts.note_read(drift, age, (was, key.tier(now)));
                 self.outputs.push_back(key.told(asked.key));

@@ -182,7 +182,7 @@ impl Serve {
                 let counting = self.count(tally.as_ref(), &app)?;
                 let served = runtime.block_on(self.serve(app, doors, watch));
                 // What was counted last is written.
-                counting.map(Counting::stop);
+                counting.into_iter().for_each(Counting::stop);
                 served?;
             }
             Some(setup) => {
@@ -200,7 +200,7 @@ impl Serve {
                     leave(&membership.fleet).await;
                     served
                 });
-                counting.map(Counting::stop);
+                counting.into_iter().for_each(Counting::stop);
                 served?;
             }
         }

@@ -36,6 +36,8 @@ pub(super) fn encode(
 }
 
 type Stores<'a> = [(&'a str, &'a StoreStatus)];
+/// Finds a histogram of a store.
+type Read<'a> = &'a dyn Fn(&StoreStatus) -> Shown;
 
 /// All nodes that share a limit must show the same length.
 fn windows(limits: &[LimitStatus], encoder: &mut DescriptorEncoder) -> fmt::Result {
@@ -179,7 +181,8 @@ fn times(stores: &Stores<'_>, encoder: &mut DescriptorEncoder) -> fmt::Result {
     histograms("tollgate_tally_step_seconds", help, stores, &[("", &ticks)], encoder)
 }
 
-/// A histogram as it is shown: its sum, and how many were up to each bound and above the one before.
+/// A histogram as it is shown: its sum, and how many were up to each bound and above the one
+/// before.
 struct Shown {
     sum: f64,
     buckets: Vec<(f64, u64)>,
@@ -196,7 +199,7 @@ fn histograms(
     name: &str,
     help: &str,
     stores: &Stores<'_>,
-    operations: &[(&str, &dyn Fn(&StoreStatus) -> Shown)],
+    operations: &[(&str, Read<'_>)],
     encoder: &mut DescriptorEncoder,
 ) -> fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;

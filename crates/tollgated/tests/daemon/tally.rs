@@ -86,5 +86,5 @@ fn a_store_is_told_without_its_password_and_another_one_waits_for_the_next_start
     assert!(help.contains("TOLLGATE_REDIS") && !help.contains("sesame"), "{help}");
     let (code, _, err) = run(&["serve", "--config", "x", "--redis", ":sesame@a"]);
     assert!(code == 2 && !err.contains("sesame"), "{err}");
-    assert!(err.contains("--redis: URL 1 of a store must begin with redis://"), "{err}");
+    assert!(err.contains("--redis: URL 1 does not begin with redis://"), "{err}");
 }

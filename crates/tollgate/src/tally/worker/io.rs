@@ -164,7 +164,7 @@ pub enum Output {
         keys: Vec<Wanted>,
     },
     /// A key is judged by this from now on: what its cell has counted beyond `base` comes on top of
-    /// an estimate that was read at that instant.
+    /// an estimate, which leaks from that instant on.
     Estimate {
         /// The key.
         key: KeyId,
@@ -174,8 +174,8 @@ pub enum Output {
         base: u64,
         /// What the fleet has used lately.
         estimate: Estimate,
-        /// Since when it leaks.
-        read_at: Instant,
+        /// From when on it leaks.
+        leaks_from: Instant,
     },
     /// A key rests; its cell may go, if it is still there.
     Evict {

@@ -1,9 +1,11 @@
 //! One key on a worker: what was counted of it here, what was read, and when it is read again.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{OnStale, Output, WorkerOptions};
 use crate::key::KeyId;
+use crate::mutant::lacks;
 use crate::tally::{Estimate, Floor, Tier, WallTime, Window};
 use crate::time::Instant;
 
@@ -45,9 +47,11 @@ pub(super) struct Key {
     /// Up to where the estimate knows.
     pub(super) base: u64,
     pub(super) estimate: Estimate,
-    /// Since when that leaks.
-    pub(super) estimated_at: Instant,
+    /// From when on that leaks.
+    pub(super) leaks_from: Instant,
     pub(super) read_at: Option<Instant>,
+    /// How soon it may be at its limit at the speed at which it rose until it was read.
+    pub(super) near: Option<Duration>,
     pub(super) is_asked: bool,
     /// It is not read again before that.
     pub(super) rests_until: Instant,
@@ -57,13 +61,15 @@ pub(super) struct Key {
 }
 
 impl Asked {
-    /// What a key used lately, of what the store has in the previous window and in this one: what
-    /// waits here comes to that, and what this node knows is there even if the store has lost it.
-    pub(super) fn estimate(&self, stored: (u64, u64), wall: WallTime) -> Estimate {
+    /// What was counted in the previous window and in this one: what the store has, with what waits
+    /// here; and what this node knows is there even if the store has lost it.
+    fn counts(&self, stored: (u64, u64)) -> (u64, u64) {
         let sum = |place: usize, stored: u64| {
-            stored.saturating_add_signed(self.waits[place]).max(self.own[place])
+            let waits = if lacks("what_waits_counts") { 0 } else { self.waits[place] };
+            let own = if lacks("own_record_kept") { 0 } else { self.own[place] };
+            stored.saturating_add_signed(waits).max(own)
         };
-        self.window.estimate(sum(0, stored.0), sum(1, stored.1), wall)
+        (sum(0, stored.0), sum(1, stored.1))
     }
 }
 
@@ -78,13 +84,43 @@ impl Key {
             own: [(0, 0); 2],
             base,
             estimate: Estimate::default(),
-            estimated_at: now,
+            leaks_from: now,
             read_at: None,
+            near: None,
             is_asked: false,
             rests_until: now,
             began_at: now,
             used_at: now,
             due: Instant::MAX,
+        }
+    }
+
+    /// Takes in what was read.
+    pub(super) fn take_in(
+        &mut self,
+        asked: &Asked,
+        stored: (u64, u64),
+        (sent_at, wall): (Instant, WallTime),
+        options: &WorkerOptions,
+    ) {
+        let (previous, current) = asked.counts(stored);
+        let estimate = self.window.estimate(previous, current, wall);
+        let (before, since) = match self.read_at {
+            Some(read_at) => (self.estimate, read_at),
+            None => (Estimate::default(), self.began_at),
+        };
+        let time = sent_at.saturating_since(since);
+        self.near = self.window.time_to_threshold(before, estimate, time);
+        (self.estimate, self.base) = (estimate, asked.taken.min(self.taken));
+        self.read_at = Some(sent_at);
+        let tier = Tier::of(&self.window, estimate, estimate);
+        // Ticks come late, and half a window is as far as anything is planned.
+        let next = self.interval(options, tier).saturating_add(options.tick);
+        self.leaks_from = sent_at;
+        if !lacks("leaks_as_counts_do") {
+            let own = asked.own.iter().sum();
+            let rest = self.window.rest((previous, current), own, wall, next);
+            self.leaks_from = sent_at.saturating_add(rest);
         }
     }
 
@@ -114,6 +150,9 @@ impl Key {
     /// By what it is judged when its store has been silent for too long.
     pub(super) fn judge_alone(&mut self, nodes: u64, wall: WallTime, now: Instant) {
         self.base = self.taken;
+        if lacks("what_was_known_counts_on") {
+            self.estimate = Estimate::default();
+        }
         let number = self.window.number(wall);
         let own = |number| self.own_in(number).saturating_mul(nodes);
         let alone = match self.on_stale {
@@ -124,8 +163,8 @@ impl Key {
             }
             OnStale::Deny => Estimate::MAX,
         };
-        let left = self.window.leaked(self.estimate, now.saturating_since(self.estimated_at));
-        (self.estimate, self.estimated_at) = (left.max(alone), now);
+        let left = self.window.leaked(self.estimate, now.saturating_since(self.leaks_from));
+        (self.estimate, self.leaks_from) = (left.max(alone), now);
     }
 
     fn own_in(&self, number: u64) -> u64 {
@@ -156,12 +195,12 @@ impl Key {
 
     pub(super) fn told(&self, id: KeyId) -> Output {
         let (window, base) = (self.window, self.base);
-        let (estimate, read_at) = (self.estimate, self.estimated_at);
-        Output::Estimate { key: id, window, base, estimate, read_at }
+        let (estimate, leaks_from) = (self.estimate, self.leaks_from);
+        Output::Estimate { key: id, window, base, estimate, leaks_from }
     }
 
     pub(super) fn level(&self, now: Instant) -> Estimate {
-        let age = now.saturating_since(self.estimated_at);
+        let age = now.saturating_since(self.leaks_from);
         self.window.level(self.estimate, age, self.taken - self.base)
     }
 
@@ -179,15 +218,34 @@ impl Key {
         if !is_used || self.is_asked || !floor.reads(tier, counted) {
             return None;
         }
-        let Some(read_at) = self.read_at else { return Some(self.began_at.max(self.rests_until)) };
-        // What is new may be about to be asked for everywhere, and was read when others had not
-        // written yet: it is read again after as long as it was known then. And at once what has
-        // come nearer to its limit than was read.
-        let known = read_at.saturating_since(self.began_at).max(options.tick);
-        let has_risen = tier > Tier::of(&self.window, self.estimate, Estimate::default());
-        let sync = options.sync.min(self.window.length() / 4);
-        let interval = if has_risen { options.tick } else { tier.interval(sync).min(known) };
+        let Some(read_at) = self.read_at else {
+            let late = lacks("first_read_at_once");
+            let wait = if late { tier.interval(options.sync) } else { Duration::ZERO };
+            return Some(self.began_at.saturating_add(wait).max(self.rests_until));
+        };
+        // At once what has come nearer to its limit than was read.
+        let has_risen = !lacks("risen_is_read_at_once")
+            && tier > Tier::of(&self.window, self.estimate, Estimate::default());
+        let interval = if has_risen { options.tick } else { self.interval(options, tier) };
+        // With the tick that is the nearest.
+        let interval = interval.saturating_sub(options.tick / 2);
         Some(read_at.saturating_add(interval).max(self.rests_until))
+    }
+
+    /// How long what was read counts.
+    fn interval(&self, options: &WorkerOptions, tier: Tier) -> Duration {
+        // What is new may be about to be asked for everywhere, and was read when others had not
+        // written yet: it is read again after as long as it was known then.
+        let read_at = self.read_at.unwrap_or(self.began_at);
+        let known = read_at.saturating_since(self.began_at).max(options.tick);
+        let known = if lacks("new_keys_are_read_again") { Duration::MAX } else { known };
+        // Before others can have used what is left, at the speed at which it went; and above the
+        // limit before all of them let pass what leaks.
+        let least = self.window.length() / NEAR_PARTS;
+        let near = self.near.map_or(Duration::MAX, |near| (near / 2).max(least));
+        let near = if lacks("near_is_read") { Duration::MAX } else { near };
+        let sync = options.sync.min(self.window.length() / 4);
+        tier.interval(sync).min(known).min(near).max(options.tick)
     }
 
     /// Whether it may make room for others: nothing of it waits, and little is known of it.
@@ -197,7 +255,9 @@ impl Key {
     }
 
     pub(super) fn rests_at(&self, options: &WorkerOptions) -> Instant {
-        let idle = options.idle.max(self.window.length() * 2);
+        let short = lacks("idle_outlives_two_windows");
+        let windows = if short { Duration::ZERO } else { self.window.length() * 2 };
+        let idle = options.idle.max(windows);
         self.used_at.saturating_add(idle)
     }
 
@@ -213,3 +273,6 @@ impl Key {
         self.reads_at(options, now).map_or(rests_at, |at| at.min(rests_at))
     }
 }
+
+/// A key that is at its limit is read so often in a window, or with each tick if that is less.
+const NEAR_PARTS: u32 = 40;

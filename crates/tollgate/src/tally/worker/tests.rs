@@ -25,7 +25,7 @@ struct Cell {
     taken: u64,
     base: u64,
     estimate: Estimate,
-    read_at: Instant,
+    leaks_from: Instant,
 }
 
 fn key(number: u32) -> KeyId {
@@ -67,7 +67,7 @@ impl Bench {
         for _ in 0..times {
             let now = self.now();
             let cell = self.cells.entry(key).or_default();
-            let age = now.saturating_since(cell.read_at);
+            let age = now.saturating_since(cell.leaks_from);
             if self.window.admits(cell.estimate, age, cell.taken - cell.base, 1) {
                 cell.taken += 1;
                 passed += 1;
@@ -111,9 +111,9 @@ impl Bench {
                         let counts = counts.collect();
                         inputs.push_back(Input::Read { command, counts });
                     }
-                    Output::Estimate { key, base, estimate, read_at, .. } => {
+                    Output::Estimate { key, base, estimate, leaks_from, .. } => {
                         let cell = self.cells.entry(key).or_default();
-                        *cell = Cell { base, estimate, read_at, ..*cell };
+                        *cell = Cell { base, estimate, leaks_from, ..*cell };
                     }
                     Output::Evict { key, taken } => {
                         let gone = self.cells.get(&key).is_none_or(|cell| cell.taken == taken);
@@ -362,8 +362,12 @@ fn a_store_that_only_reads_limits_nobody_below_the_limit() {
 #[test]
 fn what_has_come_nearer_to_its_limit_is_read_with_the_next_tick() {
     let mut bench = Bench::new(options());
-    // Known for long, and read lately.
+    // Known for long, and read just now.
     for _ in 0..130 {
+        bench.ask(key(1), 1);
+        bench.pass(TICK);
+    }
+    while bench.log.last() != Some(&("read", 1)) {
         bench.ask(key(1), 1);
         bench.pass(TICK);
     }
@@ -371,6 +375,43 @@ fn what_has_come_nearer_to_its_limit_is_read_with_the_next_tick() {
     bench.ask(key(1), 500);
     bench.pass(2 * TICK);
     assert!(bench.log[before..].contains(&("read", 1)), "{:?}", &bench.log[before..]);
+}
+
+/// What was used at once stays used until the window ends, and then leaves as it counts less.
+#[test]
+fn what_was_counted_in_this_window_leaks_only_with_it() {
+    let mut bench = Bench::new(options());
+    assert_eq!(bench.ask(key(1), 2_000), 1_000);
+    for second in 0..59 {
+        bench.pass(TICK);
+        assert_eq!(bench.ask(key(1), 100), 0, "after {second} s");
+    }
+    let next: u64 = (0..60)
+        .map(|_| {
+            bench.pass(TICK);
+            bench.ask(key(1), 100)
+        })
+        .sum();
+    assert!((900..=1_000).contains(&next), "{next}");
+}
+
+/// Others use a tenth of the limit in a second: it is read before they can have used the rest.
+#[test]
+fn a_key_that_rises_fast_is_read_before_it_can_be_at_its_limit() {
+    let mut bench = Bench::new(options());
+    let mut read_at = Vec::new();
+    for second in 0..20 {
+        let before = bench.log.len();
+        bench.ask(key(1), 10);
+        *bench.store.entry((key(1), 100)).or_default() += 100;
+        bench.pass(TICK);
+        if bench.log[before..].contains(&("read", 1)) {
+            read_at.push(second);
+        }
+    }
+    // Once it was known for so long, before half of what was left was gone, and at the limit.
+    assert_eq!(read_at, [0, 1, 3, 6, 7, 8, 9, 12, 19]);
+    assert_eq!(bench.ask(key(1), 10), 0);
 }
 
 #[test]

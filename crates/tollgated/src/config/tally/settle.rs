@@ -15,12 +15,17 @@ use super::{Given, TallySettings};
 
 /// How the stores are used of which this is said, where these limits are counted.
 pub(in super::super) fn settle(
-    given: Given,
+    mut given: Given,
     checked: &[Checked],
     reading: Reading<'_>,
     findings: &mut Findings<'_>,
 ) -> TallySettings {
     let windows = checked.iter().filter_map(|one| Some((window_of(&one.limit)?, one)));
+    let shortest = windows.clone().map(|(window, _)| window).min();
+    if !given.tick.is_given {
+        let least = shortest.map_or(Duration::MAX, |window| (window / TICKS_GOOD).max(TICK_LEAST));
+        given.tick.value = given.tick.value.min(given.sync.value).min(least);
+    }
     let longest = windows.clone().max_by_key(|(window, _)| *window);
     let longest = longest.map(|(time, one)| Longest { time, limit: &one.draft.name });
     check_times(&given, findings);
@@ -161,6 +166,9 @@ fn settings(given: Given, longest: Option<Duration>) -> TallySettings {
     }
 }
 
+/// How many ticks a window has at least, unless it is said how long they are.
+const TICKS_GOOD: u32 = 40;
+const TICK_LEAST: Duration = Duration::from_millis(50);
 /// Windows of fewer ticks are not worth having.
 const TICKS_FEW: u32 = 10;
 /// The least that a counter outlives its reading, for clocks that differ.
