@@ -35,6 +35,8 @@ pub enum StartError {
     NoStore,
     /// The limiter's [`Options::tally`](tollgate::Options::tally) is off.
     NoCells,
+    /// Another task counts for the limiter, or did: only the first one knows the names of all keys.
+    Taken,
     /// A store is none, by its place among all.
     Store(usize, StoreError),
 }
@@ -44,6 +46,7 @@ impl fmt::Display for StartError {
         match self {
             Self::NoStore => f.write_str("there is no store to count in"),
             Self::NoCells => f.write_str("the limiter counts for no store"),
+            Self::Taken => f.write_str("another task counts for the limiter, or did"),
             Self::Store(place, error) => write!(f, "store {}: {error}", place + 1),
         }
     }
@@ -88,9 +91,10 @@ impl Tally {
             nodes: AtomicU64::new(nodes),
             status: Mutex::default(),
         });
-        if let Some(cells) = limiter.tally() {
-            let shared = Arc::clone(&shared);
-            cells.on_dirty(Box::new(move || shared.dirty.notify_one()));
+        let cells = limiter.tally().ok_or(StartError::NoCells)?;
+        let woken = Arc::clone(&shared);
+        if !cells.on_dirty(Box::new(move || woken.dirty.notify_one())) {
+            return Err(StartError::Taken);
         }
         let (answer, answers) = mpsc::channel(ANSWERS_MAX);
         let line = |(number, (store, parallel)): (usize, (Arc<Store>, usize))| {
@@ -129,11 +133,18 @@ impl Tally {
 
     /// Writes what was counted so far, in so long at most, and ends the task.
     pub async fn stop(&self, within: Duration) {
+        // Not held while this waits: others may stop it too.
         let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(stop) = stop {
             let _ = stop.send(());
-            let _ = tokio::time::timeout(within, &mut *self.task.lock().await).await;
         }
+        let ended = async {
+            let mut task = self.task.lock().await;
+            if !task.is_finished() {
+                let _ = (&mut *task).await;
+            }
+        };
+        let _ = tokio::time::timeout(within, ended).await;
         self.abort.abort();
     }
 }

@@ -92,19 +92,9 @@ fn parse(url: &str, place: usize) -> Result<Url, StoreError> {
         return Ok(Url { address: Address::Unix(rest.into()), ..plain });
     }
     // A password may have an `@` that nobody wrote as `%40`, and a host never has one.
-    let (credentials, rest) = match rest.rsplit_once('@') {
-        Some((credentials, rest)) => (Some(credentials), rest),
-        None => (None, rest),
-    };
-    let (username, password) =
-        match credentials.map(|both| both.split_once(':').unwrap_or((both, ""))) {
-            Some((username, password)) => {
-                let wrong = || error("user or password", "UTF-8, with % only before two digits");
-                let decoded = |text| decode(text).ok_or_else(wrong);
-                (decoded(username)?, decoded(password)?)
-            }
-            None => (String::new(), String::new()),
-        };
+    let (both, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
+    let wrong = || error("user or password", "UTF-8, with % only before two digits");
+    let (username, password) = credentials(both).ok_or_else(wrong)?;
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (topology, path) = match plain.topology.clone() {
         Topology::Sentinel { username, password, .. } => {
@@ -140,6 +130,12 @@ fn parse(url: &str, place: usize) -> Result<Url, StoreError> {
         topology,
         ..plain
     })
+}
+
+/// User and password; what is missing is empty.
+fn credentials(both: &str) -> Option<(String, String)> {
+    let (username, password) = both.split_once(':').unwrap_or((both, ""));
+    Some((decode(username)?, decode(password)?))
 }
 
 /// What several URLs say of all.

@@ -23,7 +23,7 @@ fn node() -> Server {
 }
 
 /// Three nodes that share the slots.
-async fn cluster() -> [Server; 3] {
+pub(crate) async fn cluster() -> [Server; 3] {
     let servers = [0; 3].map(|_| node());
     let addresses: Vec<String> = servers.iter().map(|one| one.address().to_string()).collect();
     let mut words = vec!["--cluster", "create"];
@@ -39,7 +39,7 @@ async fn cluster() -> [Server; 3] {
     servers
 }
 
-fn store_of(server: &Server) -> Store {
+pub(crate) fn store_of(server: &Server) -> Store {
     let options = options(vec![server.address()]);
     Store::new(StoreOptions { topology: Topology::Cluster, ..options }).expect("a store")
 }

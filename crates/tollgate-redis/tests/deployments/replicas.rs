@@ -8,7 +8,7 @@ use tollgate_redis::{Address, Outcome, Role, Store, StoreOptions, Topology};
 use crate::server::{INTERVAL, Server, cli, free_port, options, read, until, until_done, write};
 
 /// Makes a server follow another, and waits until it has all of it.
-async fn follow(replica: &Server, primary: &Server) {
+pub(crate) async fn follow(replica: &Server, primary: &Server) {
     replica.cli(&["REPLICAOF", "127.0.0.1", &primary.port.to_string()]);
     until("the replica follows", || async {
         replica.cli(&["INFO", "replication"]).contains("master_link_status:up").then_some(())
@@ -56,6 +56,8 @@ async fn the_primary_is_found_among_the_addresses_when_it_is_another() {
     let store = store_of(&[&second, &first]);
     assert_eq!(write(&store, "a").await, Outcome::Done);
     assert_eq!(server_in_use(&store), (first.address().to_string(), Role::Primary));
+    until("the replica has it", || async { (second.cli(&["GET", "a"]) == "1").then_some(()) })
+        .await;
     // The two change places, and no connection is closed by it.
     second.cli(&["REPLICAOF", "NO", "ONE"]);
     follow(&first, &second).await;

@@ -26,6 +26,8 @@ impl Server {
         let dir = folder.path().to_str().expect("a path of letters");
         let port_text = port.to_string();
         let mut all = vec!["--bind", "127.0.0.1", "--dir", dir, "--save", ""];
+        // A replica is sent all of it at once, and not after five seconds.
+        all.extend(["--repl-diskless-sync-delay", "0"]);
         if !arguments.contains(&"--port") {
             all.extend(["--port", &port_text]);
         }

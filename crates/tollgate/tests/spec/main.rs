@@ -24,3 +24,4 @@ mod several;
 mod support;
 mod tally;
 mod tidy;
+mod windows;
