@@ -263,7 +263,7 @@ fn what_is_read_is_weighted_and_is_the_pressure_of_its_own_limit() {
         let window = Window::new(threshold, seconds(10), Meets::IsLimited).expect("a window");
         let mut worker = Worker::new(floor(1));
         let (on_stale, base, taken) = (OnStale::Allow, Some(0), 7);
-        let counted = Counted { key, window, on_stale, base, taken, refund: None };
+        let counted = Counted { key, window, on_stale, base, taken, denied: 0, refund: None };
         worker.handle(Input::Counted(counted), now, wall);
         worker.handle(Input::Timeout, now, wall);
         let Output::Write { command, .. } = worker.poll() else { panic!("a write") };
