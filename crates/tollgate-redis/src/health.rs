@@ -171,7 +171,8 @@ impl Notes {
         if let Some((refusal, text)) = refusals.last() {
             let is_auth = *refusal == Refusal::Auth;
             let kind = if is_auth { FailureKind::Auth } else { FailureKind::Refused };
-            self.fail(kind, shown(text));
+            // What follows quotes the command, and so the names of keys.
+            self.fail(kind, shown(text.split(", with args").next().unwrap_or(text)));
         }
     }
 }

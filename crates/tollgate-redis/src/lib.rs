@@ -44,7 +44,7 @@
 //!
 //! # async fn count() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = Store::new(StoreOptions::from_urls(&["redis://127.0.0.1:6379"])?)?;
-//! let name = "tollgate:api:{acme}:28333333".to_owned();
+//! let name = "tollgate:default:api:60s:{acme}:28333333".to_owned();
 //! let addition = Addition { name, units: 3, expires_at: 1_700_000_180 };
 //! assert_eq!(store.write(&[addition]).await, [Outcome::Done]);
 //! # Ok(())

@@ -12,8 +12,9 @@ use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::{Mutex as Turn, Notify, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant as Clock, sleep_until};
-use tollgate::tally::{Input, WallTime};
+use tollgate::tally::{Input, Outcome, WallTime};
 use tollgate::{Command, Instant, Limiter, TallyNode, TallyOptions};
+use tracing::error;
 
 use crate::meters::{MILLIS_BOUNDS, Meters, SIZE_BOUNDS, StoreStatus, TallyStatus};
 use crate::options::{StoreError, StoreOptions};
@@ -194,10 +195,10 @@ impl Driver {
             let drains_at = self.drains_at;
             tokio::select! {
                 answer = self.answers.recv() => {
-                    if let Some((store, input)) = answer {
-                        let (now, wall) = self.time();
-                        self.node.handle(store, input, now, wall);
-                    }
+                    // Without stores there is nothing to do.
+                    let Some((store, input)) = answer else { return };
+                    let (now, wall) = self.time();
+                    self.node.handle(store, input, now, wall);
                 }
                 () = self.shared.dirty.notified(), if drains_at.is_none() => {
                     self.drains_at = Some(Clock::now() + self.drain_gap);
@@ -230,21 +231,35 @@ impl Driver {
     fn give(&mut self) -> Clock {
         let mut batches: Vec<Vec<Command>> = self.lines.iter().map(|_| Vec::new()).collect();
         let at = loop {
-            match self.node.poll() {
-                Command::Timeout(at) => break at,
-                Command::Write { store, .. } | Command::Read { store, .. }
-                    if store >= batches.len() => {}
-                command => {
-                    let (Command::Write { store, .. } | Command::Read { store, .. }) = &command
-                    else {
-                        continue;
-                    };
-                    batches[*store].push(command);
+            let command = self.node.poll();
+            match &command {
+                Command::Timeout(at) => break *at,
+                Command::Write { store, .. } | Command::Read { store, .. } => {
+                    let store = *store;
+                    batches[store].push(command);
                 }
             }
         };
-        for (line, batch) in self.lines.iter().zip(batches) {
-            line.give(batch);
+        let mut is_refused = false;
+        for (store, batch) in batches.into_iter().enumerate() {
+            for command in self.lines[store].give(batch) {
+                // Its task has ended: nothing of this is written or read, and nobody waits for it.
+                is_refused = true;
+                let input = match command {
+                    Command::Write { command, additions, .. } => Input::Written {
+                        command,
+                        outcomes: vec![Outcome::NotSent; additions.len()],
+                    },
+                    Command::Read { command, .. } => Input::Read { command, counts: Vec::new() },
+                    Command::Timeout(_) => continue,
+                };
+                let (now, wall) = self.time();
+                self.node.handle(store, input, now, wall);
+            }
+        }
+        if is_refused {
+            error!(target: "tally", "the task of a store has ended; what it counts is not written");
+            return Clock::now();
         }
         let (now, _) = self.time();
         Clock::now() + at.saturating_since(now).min(SLEEP_MAX)
@@ -321,10 +336,14 @@ impl Line {
         line
     }
 
-    fn give(&self, batch: Vec<Command>) {
-        if !batch.is_empty() {
-            let given = self.commands.try_send(batch);
-            debug_assert!(given.is_ok(), "a step follows another that was answered");
+    /// Gives a store what is wanted of it; returns what its task does not take.
+    fn give(&self, batch: Vec<Command>) -> Vec<Command> {
+        if batch.is_empty() {
+            return batch;
+        }
+        match self.commands.try_send(batch) {
+            Ok(()) => Vec::new(),
+            Err(refused) => refused.into_inner(),
         }
     }
 

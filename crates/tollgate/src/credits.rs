@@ -293,6 +293,16 @@ impl Credits {
         self.table.used()
     }
 
+    /// Whether a key has a cell.
+    pub(crate) fn has_cell(&self, key: KeyId) -> bool {
+        self.table.lock(key).find(key).is_some()
+    }
+
+    /// Keys that it was made for.
+    pub(crate) fn made_for(&self) -> u64 {
+        self.keys_max
+    }
+
     /// Keys that can have a cell at most, those among them that stand in for others: an eighth more
     /// than it was made for, and 64. A node must have room for as many.
     #[must_use]

@@ -13,11 +13,12 @@ use crate::counts::Event;
 use crate::decision::{Decided, Decision, LimitId, Outcome, Reason};
 use crate::fleet::Parts;
 use crate::gcra::Retry;
+use crate::key::Part;
 use crate::mutant::lacks;
-use crate::request::Request;
+use crate::request::{Descriptor, Request};
 use crate::rules::{Domain, Kind, Rule, RuleSet};
 use crate::time::Instant;
-use crate::walk::{End, Paths};
+use crate::walk::{End, Paths, key_parts};
 
 impl Core {
     pub(crate) fn decide(&self, request: &Request<'_>, spend: bool) -> Decision {
@@ -220,12 +221,35 @@ impl Core {
         self.each_match(rules, request, |index, other| {
             let is_it = other.is_some_and(|other| (other.rule, other.key) == (want.rule, want.key));
             if is_it && parts.is_none() {
-                let limit = &rules.rules[want.rule as usize].limit;
-                let values = limit.key_of(&request.descriptors()[index]);
-                parts = Some(values.map(|(_, value)| value.map(Box::from)).collect());
+                parts = Some(self.parts_under(rules, want, &request.descriptors()[index]));
             }
         });
         parts.unwrap_or_default()
+    }
+
+    /// The values of a key under a limit that applies to this descriptor. Of one that is counted
+    /// under its name they are those of which the key is made.
+    pub(crate) fn parts_under(
+        &self,
+        rules: &RuleSet,
+        want: &Want,
+        descriptor: &Descriptor<'_>,
+    ) -> Parts {
+        let rule = &rules.rules[want.rule as usize];
+        let of_path = match rules.domain(rule.limit.domain()) {
+            Some(Domain::Path(paths)) if rule.tallied().is_some() => {
+                paths.walk(&self.secret, descriptor)
+            }
+            Some(Domain::Path(_) | Domain::Set(_)) | None => None,
+        };
+        let value = |part| match part {
+            Part::Text(value) => Some(Box::from(value)),
+            Part::Undeclared => None,
+        };
+        match of_path {
+            Some((_, hows)) => key_parts(&rule.limit, descriptor, &hows).map(value).collect(),
+            None => rule.limit.key_of(descriptor).map(|(_, value)| value.map(Box::from)).collect(),
+        }
     }
 
     /// Calls `found` with what each limit that applies is to be charged.

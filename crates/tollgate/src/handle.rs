@@ -146,7 +146,7 @@ impl Handle {
                 self.quick.follow(core, rules, want);
                 Credit::follow(&mut self.credit, rules, want);
             }
-            let names = |want: &Want| parts_of(rules, want, &self.entries);
+            let names = |want: &Want| parts_of(core, rules, want, &self.entries);
             if let Ok(decision) = core.decide_charges(rules, wants, now, true, &names) {
                 return decision;
             }
@@ -383,13 +383,12 @@ fn revisions(rules: &RuleSet, rule: &Rule) -> (u64, u64) {
 
 /// The values of a key under a limit that applies to these entries.
 #[cold]
-fn parts_of(rules: &RuleSet, want: &Want, entries: &[OwnedEntry]) -> Parts {
+fn parts_of(core: &Core, rules: &RuleSet, want: &Want, entries: &[OwnedEntry]) -> Parts {
     let entries: Vec<Entry<'_>> =
         entries.iter().map(|(name, value)| Entry::new(name, value)).collect();
     // They were a descriptor's before, so they are one now.
     let Ok(descriptor) = Descriptor::ordered(&entries) else { return Parts::default() };
-    let values = rules.rules[want.rule as usize].limit.key_of(&descriptor);
-    values.map(|(_, value)| value.map(Box::from)).collect()
+    core.parts_under(rules, want, &descriptor)
 }
 
 fn look_up(

@@ -133,6 +133,11 @@ impl Salt {
         KeyId::from_digest(self.start)
     }
 
+    /// A number that stands for the limit.
+    pub(crate) fn number(&self) -> u32 {
+        (self.start >> 64) as u32
+    }
+
     /// The identity of the cell that keys share when the table is full.
     pub(crate) fn overflow_key(&self) -> KeyId {
         KeyId::from_digest(fold(self.start, self.overflow))

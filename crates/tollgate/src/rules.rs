@@ -25,6 +25,7 @@ use crate::limit::Limit;
 use crate::matcher::{DigestHasher, Matcher};
 use crate::mutant::lacks;
 use crate::plain::Plain;
+use crate::policy::FleetLimitId;
 use crate::request::Descriptor;
 use crate::table::Visit;
 use crate::time::{Clock, Instant};
@@ -246,7 +247,10 @@ impl RuleSet {
         let id = old.map_or_else(|| LimitId(post_increment(&mut self.next.limit)), |old| old.id);
         let (tuning, kind) = match (limit.guarantee(), of_fleet, tally) {
             (Guarantee::Eventual, Some(of_fleet), _) => self.share(&limit, of_fleet, &keys),
-            (Guarantee::Tally, _, Some(credits)) => self.tally(&limit, id, credits, &keys),
+            (Guarantee::Tally, _, Some(credits)) => {
+                let number = self.number_of(&salt);
+                self.tally(&limit, number, credits, &keys)
+            }
             // Alone it is all of its fleet.
             (Guarantee::Local | Guarantee::Eventual | Guarantee::Tally, _, _) => {
                 self.tune_all(&limit, &keys, position, old_cells, before)
@@ -275,6 +279,18 @@ impl RuleSet {
             salt,
             limit,
         }));
+    }
+
+    /// The number of a limit that is counted in a store: the same whenever it is in force, since
+    /// its cells outlive it.
+    fn number_of(&self, salt: &Salt) -> FleetLimitId {
+        let is_taken = |number| {
+            let of = |rule: &Arc<Rule>| rule.tallied().is_some_and(|of| of.number == number);
+            self.rules.iter().any(of)
+        };
+        let first = salt.number();
+        let mut numbers = (0..).map(|next| FleetLimitId(first.wrapping_add(next)));
+        numbers.find(|number| !is_taken(*number)).unwrap_or(FleetLimitId(first))
     }
 
     /// How a limit's keys are read in the table of rates.

@@ -17,8 +17,8 @@ use crate::limiter::Limiter;
 use crate::policy::FleetLimitId;
 use crate::rules::{TallyLimit, TallyRules};
 use crate::tally::{
-    Count, Counted, Input, KeyName, Leak, Output, WallTime, Wanted, Window, Worker, WorkerCounts,
-    WorkerOptions, limit_prefix,
+    Count, Counted, Input, KeyName, Leak, OnStale, Output, WallTime, Wanted, Window, Worker,
+    WorkerCounts, WorkerOptions, limit_prefix,
 };
 use crate::time::Instant;
 
@@ -110,7 +110,8 @@ struct Orphan {
 /// What is kept of a key besides its cell.
 #[derive(Debug)]
 struct Kept {
-    /// What the names of its limit's counters begin with.
+    limit: FleetLimitId,
+    /// What the names of its limit's counters began with when it came, should that be gone.
     prefix: Arc<str>,
     name: KeyName,
     store: usize,
@@ -122,7 +123,8 @@ impl TallyNode {
     pub fn new(limiter: Limiter, options: TallyOptions) -> Option<Self> {
         let credits = limiter.tally()?.clone();
         let stores = options.stores.max(1);
-        let keys_max = options.worker.keys_max.min(credits.keys_max() as usize);
+        // Those that stand in for others besides are not for ordinary keys.
+        let keys_max = options.worker.keys_max.min(credits.made_for() as usize);
         let worker = WorkerOptions { keys_max: keys_max / stores, ..options.worker };
         Some(Self {
             limiter,
@@ -145,23 +147,37 @@ impl TallyNode {
         // After the cells: of most that are new the name has been told by now.
         self.take_names();
         for one in drained {
-            self.count(one, now, wall);
+            let before = self.orphans.remove(&one.key);
+            let base = before.and_then(|one| one.drained.base).or(one.base);
+            let since = before.map_or(now, |one| one.since);
+            self.count(Drained { base, ..one }, since, now, wall);
         }
-        let named = |key: &KeyId| self.keys.contains_key(key);
         let is_over = |one: &Orphan| now.saturating_since(one.since) >= ORPHANS_WAIT;
-        let ripe = |(key, one): (&KeyId, &Orphan)| (named(key) || is_over(one)).then_some(*key);
-        for key in self.orphans.iter().filter_map(ripe).collect::<Vec<_>>() {
-            let Some(Orphan { drained, since }) = self.orphans.remove(&key) else { continue };
-            if now.saturating_since(since) < ORPHANS_WAIT {
-                self.count(drained, now, wall);
-            } else if self.credits.evict(key, drained.taken) {
+        let has_come = |one: &Orphan| self.place_of(&one.drained).is_some();
+        let ripe = |one: &&Orphan| is_over(one) || has_come(one);
+        for Orphan { drained, since } in
+            self.orphans.values().filter(ripe).copied().collect::<Vec<_>>()
+        {
+            let key = drained.key;
+            if self.place_of(&drained).is_some() {
+                self.orphans.remove(&key);
+                self.count(drained, since, now, wall);
+            } else if self.credits.evict(key, drained.taken) || !self.credits.has_cell(key) {
                 // Its next request makes a cell anew, and tells its name.
+                self.orphans.remove(&key);
                 self.nameless += 1;
-                self.keys.remove(&key);
-            } else {
-                self.orphans.insert(key, Orphan { drained, since });
+                if let Some(kept) = self.keys.remove(&key) {
+                    self.workers[kept.store].forget(key);
+                }
             }
         }
+    }
+
+    /// Where a cell's key is counted, if that is known.
+    fn place_of(&self, drained: &Drained) -> Option<(usize, Window, OnStale)> {
+        let limit = self.rules.limits.get(&drained.limit)?;
+        let window = limit.window_of(drained.key)?;
+        Some((self.keys.get(&drained.key)?.store, window, limit.on_stale))
     }
 
     /// Takes in what became of a command, or that the time of the last timeout has come.
@@ -239,21 +255,14 @@ impl TallyNode {
             let name = KeyName::new(&values);
             let store = name.store_of(self.workers.len());
             if let Some(prefix) = self.prefixes.get(&limit).cloned() {
-                self.keys.insert(key, Kept { prefix, name, store });
+                self.keys.insert(key, Kept { limit, prefix, name, store });
             }
         }
     }
 
-    fn count(&mut self, drained: Drained, now: Instant, wall: WallTime) {
-        let key = drained.key;
-        let before = self.orphans.remove(&key);
-        let base = before.and_then(|one| one.drained.base).or(drained.base);
-        let drained = Drained { base, ..drained };
-        let limit = self.rules.limits.get(&drained.limit);
-        let windows = limit.and_then(|limit| Some((limit.window_of(key)?, limit.on_stale)));
-        let store = self.keys.get(&key).map(|kept| kept.store);
-        let (Some((window, on_stale)), Some(store)) = (windows, store) else {
-            let since = before.map_or(now, |one| one.since);
+    fn count(&mut self, drained: Drained, since: Instant, now: Instant, wall: WallTime) {
+        let Drained { key, base, taken, denied, .. } = drained;
+        let Some((store, window, on_stale)) = self.place_of(&drained) else {
             self.orphans.insert(key, Orphan { drained, since });
             return;
         };
@@ -263,7 +272,6 @@ impl TallyNode {
             WallTime::from_nanos(wall.as_nanos().saturating_sub(age))
         };
         let refund = drained.refund.map(|(units, charged)| (units, at(charged)));
-        let Drained { taken, denied, .. } = drained;
         let counted = Counted { key, window, on_stale, base, taken, denied, refund };
         self.handle(store, Input::Counted(counted), now, wall);
     }
@@ -286,7 +294,7 @@ impl TallyNode {
                     self.credits.estimate(key, leaks_until, leak.units(estimate), base);
                 }
                 Output::Evict { key, taken } => {
-                    let gone = self.credits.evict(key, taken);
+                    let gone = self.credits.evict(key, taken) || !self.credits.has_cell(key);
                     if gone {
                         self.keys.remove(&key);
                     }
@@ -314,7 +322,11 @@ impl TallyNode {
 
     /// The name of a key's counter. A key that a worker knows has one.
     fn counter(&self, key: KeyId, window: &Window, number: u64) -> String {
-        let name = |kept: &Kept| kept.name.counter(&kept.prefix, window, number);
+        let name = |kept: &Kept| {
+            // A limit may have another name now.
+            let prefix = self.prefixes.get(&kept.limit).unwrap_or(&kept.prefix);
+            kept.name.counter(prefix, window, number)
+        };
         self.keys.get(&key).map(name).unwrap_or_default()
     }
 }

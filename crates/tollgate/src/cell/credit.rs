@@ -138,6 +138,12 @@ impl Credit {
     pub(crate) fn set_estimate(&self, leaks_until: u64, most: u64, base: u64) {
         // In this order, so that a new base never comes with an old estimate; an old base with a
         // new one has a charge see less room than there is.
+        if self.deadline.load(Ordering::Relaxed) == 0 && !lacks("first_estimate_tells_base") {
+            // Where it began moves to the base before its place is another's: until the rest is
+            // there, nothing is left of an estimate.
+            self.ceiling.store(0, Ordering::Release);
+            self.deadline.store(self.line.load(Ordering::Relaxed) + 1, Ordering::Release);
+        }
         if lacks("estimate_before_base") {
             self.deadline.store(base + 1, Ordering::Release);
         }
@@ -149,11 +155,17 @@ impl Credit {
     /// The same, as it was written; in a cell that began and was told nothing yet, where it began.
     #[inline(always)]
     pub(crate) fn estimate(&self) -> Result<(u64, u64, u64), u64> {
-        let (base, leaks_until) = self.permission();
-        let line = self.line();
-        match base.checked_sub(1) {
-            Some(base) => Ok((leaks_until, line, base)),
-            None => Err(line),
+        // Ends: a cell is told its first estimate once.
+        loop {
+            let (base, leaks_until) = self.permission();
+            let line = self.line();
+            if let Some(base) = base.checked_sub(1) {
+                return Ok((leaks_until, line, base));
+            }
+            // Whoever sees the line of an estimate sees that there is one.
+            if self.deadline.load(Ordering::Acquire) == 0 {
+                return Err(line);
+            }
         }
     }
 

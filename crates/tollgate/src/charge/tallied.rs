@@ -1,7 +1,8 @@
 //! One step for a key that is counted in a store: look at it, charge it, count what was refused.
 //!
 //! A key is judged by what its cell has counted beside what the fleet had when it was read last.
-//! The first request of a key passes, and has it read. What is read and written is known elsewhere.
+//! The first request of a key passes, and has the store's worker know it. What is read and written
+//! is known elsewhere.
 
 use crate::cell::Meta;
 use crate::charge::{Core, Passed, Step, TableFull, Trace, Want};
@@ -93,6 +94,10 @@ impl Core {
     /// counts that. Returns whether it made the cell.
     pub(crate) fn refuse_tallied(&self, tallied: &Tallied, want: &Want) -> bool {
         let Some(Counting { leak, .. }) = tallied.counting(want.key) else { return false };
+        // What never passes needs no cell.
+        if want.cost > leak.whole() && !leak.counts_refused() {
+            return false;
+        }
         let asked = Asked::counted(want.key, tallied.number, want.cost, leak);
         tallied.credits.refuse(&asked).unwrap_or(false)
     }

@@ -6,6 +6,7 @@
 use crate::cell::{Credit, Position, Slot};
 use crate::credits::{Asked, Charged, Credits, POSITIONS_MAX, STALE};
 use crate::key::KeyId;
+use crate::mutant::lacks;
 use crate::table::Full;
 use crate::tally::Leak;
 use crate::time::Instant;
@@ -26,8 +27,8 @@ impl Credits {
         }
         let remaining = leak.whole();
         match asked.cost {
+            cost if cost > remaining && !leak.counts_refused() => Charged::OverLimit { remaining },
             _ if self.table.is_full() => Charged::Full,
-            cost if cost > remaining => Charged::OverLimit { remaining },
             _ => Charged::Allowed { remaining },
         }
     }
@@ -94,7 +95,13 @@ pub(super) fn admits(
     let next = at.taken.saturating_add(cost);
     // As where this comes from, whatever the first request costs.
     let is_first = !is_told && leak.counts_refused() && at.taken == base;
-    if (next <= line || is_first) && next <= POSITIONS_MAX {
+    if next <= line && next <= POSITIONS_MAX {
+        return Ok((next, line));
+    }
+    if is_first && !lacks("first_cost_is_bounded") {
+        return Ok((at.taken.saturating_add(cost.min(UNITS_MAX)).min(POSITIONS_MAX), line));
+    }
+    if is_first && next <= POSITIONS_MAX {
         return Ok((next, line));
     }
     Err(Charged::OverLimit { remaining: line.saturating_sub(at.taken) })
@@ -112,5 +119,6 @@ fn level(slot: &Slot<Credit>, at: Position, leak: &Leak, now: Instant) -> u64 {
 
 /// Until when an estimate leaks that is above every limit.
 const NEVER: u64 = u64::MAX;
-/// What is counted at once, at most, of what did not pass.
+/// What is counted at once, at most, of what did not pass, and of a key's first request: a line
+/// that was walked to its end leaves no room for cells that begin beyond it.
 const UNITS_MAX: u64 = 1 << 40;

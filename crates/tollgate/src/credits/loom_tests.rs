@@ -331,6 +331,7 @@ fn loom_what_was_counted_is_in_the_estimate_or_on_top_of_it() {
         credits.estimate(A, until, most, base + 1);
         let passed = other.join().expect("no panic");
         assert!(!(passed[0] && passed[1]), "three of two");
-        assert!(passed[0] || charge(&credits), "the second is denied for no longer than that");
+        let once = passed[0] || passed[1] || charge(&credits);
+        assert!(once, "the second is denied for no longer than that");
     });
 }

@@ -99,7 +99,7 @@ impl RuleSet {
     pub(super) fn tally(
         &self,
         limit: &Limit,
-        id: LimitId,
+        number: FleetLimitId,
         credits: &Arc<Credits>,
         keys: &[KeyId],
     ) -> (Tuning, Kind) {
@@ -112,7 +112,6 @@ impl RuleSet {
         if all.is_none() && overrides.is_empty() {
             return (tuning, Kind::Open);
         }
-        let number = FleetLimitId(id.0);
         (tuning, Kind::Count(Tallied { number, credits: credits.clone(), all, overrides }))
     }
 }
@@ -124,7 +123,9 @@ impl Counting {
             Some(window) => Leak::new(window),
             None => Leak::closed(Window::SHORTEST),
         };
-        let meter = Meter::new(rate, leak.whole(), Oversize::Never, since).counting();
+        // It only tells what is left, and when: rounded where its granules are several units.
+        let burst = leak.whole() - leak.whole() % Meter::granule(rate);
+        let meter = Meter::new(rate, burst, Oversize::Never, since).counting();
         Some(Self { leak, meter })
     }
 }

@@ -133,6 +133,18 @@ impl Worker {
         self.due.range(..=(now, KeyId::from_bits(u64::MAX, u32::MAX))).count()
     }
 
+    /// A key's cell is gone, and so is its name: what of it waits is dropped.
+    pub fn forget(&mut self, id: KeyId) {
+        if let Some(key) = self.keys.remove(&id) {
+            self.due.remove(&(key.due, id));
+        }
+        let dropped = &mut self.counts.dropped;
+        self.writes.retain(|(_, _, of), waiting| {
+            *dropped += if *of == id { waiting.units.unsigned_abs() } else { 0 };
+            *of != id
+        });
+    }
+
     /// Has the next tick come at once.
     pub fn hurry(&mut self, now: Instant) {
         self.ticks_at = self.ticks_at.min(now);
@@ -237,15 +249,15 @@ impl Worker {
     }
 
     /// Whether a key of such windows has been without an answer for too long.
-    fn is_cut_off(&self, window: &Window, now: Instant) -> bool {
-        let outage_max = self.options.read_outage_max.unwrap_or(window.length());
+    fn is_cut_off(&self, key: &Key, now: Instant) -> bool {
+        let outage_max = self.options.read_outage_max.unwrap_or(key.window.length());
         let is_long = |since| now.saturating_since(since) > outage_max;
-        self.silent_since.is_some_and(is_long) && !lacks("outage_ends_own_counts")
+        key.silent_since(self.silent_since).is_some_and(is_long) && !lacks("outage_ends_own_counts")
     }
 
     fn judge_if_silent(&mut self, id: KeyId, now: Instant, wall: WallTime) {
         let Some(key) = self.keys.get(&id) else { return };
-        if !self.is_cut_off(&key.window, now) {
+        if !self.is_cut_off(key, now) {
             return;
         }
         let nodes = self.options.nodes;
@@ -258,9 +270,6 @@ impl Worker {
     /// Once a store has been silent for too long, keys that are near their limits by what was
     /// counted here are judged anew before anybody asks for them.
     fn free_innocent(&mut self, now: Instant, wall: WallTime) {
-        if self.silent_since.is_none() {
-            return;
-        }
         let is_near = |key: &Key| {
             let level = || Tier::of(&key.window, key.level(now), Estimate::default());
             key.taken > key.base && level() == Tier::Hot
@@ -417,10 +426,11 @@ impl Worker {
         }
         for (place, asked) in asked.into_iter().enumerate() {
             let stored = counts.get(place).copied().flatten();
+            let Some(key) = self.keys.get_mut(&asked.key) else { continue };
             if stored.is_none() {
                 self.counts.read_failed += 1;
+                key.note_failed(sent_at);
             }
-            let Some(key) = self.keys.get_mut(&asked.key) else { continue };
             key.is_asked = false;
             // The next tick may read it again, unless this answer came too late for that.
             key.rests_until = now.saturating_add(self.options.tick / 2);

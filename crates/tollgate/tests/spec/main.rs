@@ -7,6 +7,7 @@ mod cases;
 mod changes;
 mod concurrency;
 mod coordinator;
+mod counted;
 mod counting;
 mod credits;
 mod fleet;

@@ -75,7 +75,7 @@ fn keys(stores: &Stores<'_>, nameless: u64, encoder: &mut DescriptorEncoder) -> 
             evictions.add(&[("store", name), ("cause", cause)], gone);
         }
     }
-    let help = "Keys by how near they are to their limits; looked at every 30 ticks";
+    let help = "Keys by how near they are to their limits; of more than 10,000 now and then";
     gauge(encoder, "tollgate_tally_tier_keys", help, tiers)?;
     let help = "Keys that had gone from one tier to another when they were read";
     counter(encoder, "tollgate_tally_tier_changes", help, changes)?;

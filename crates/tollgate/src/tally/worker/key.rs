@@ -49,6 +49,10 @@ pub(super) struct Key {
     pub(super) estimate: Estimate,
     /// From when on that leaks.
     pub(super) leaks_from: Instant,
+    /// The same as they were read, whatever it is judged by.
+    pub(super) was_read: (Estimate, Instant),
+    /// Since when its reads have failed.
+    pub(super) failed_since: Option<Instant>,
     pub(super) read_at: Option<Instant>,
     /// How soon it may be at its limit at the speed at which it rose until it was read.
     pub(super) near: Option<Duration>,
@@ -88,6 +92,8 @@ impl Key {
             base,
             estimate: Estimate::default(),
             leaks_from: now,
+            was_read: (Estimate::default(), now),
+            failed_since: None,
             read_at: None,
             near: None,
             is_asked: false,
@@ -111,7 +117,7 @@ impl Key {
         let (previous, current) = asked.counts(stored);
         let estimate = self.window.estimate(previous, current, wall);
         let (before, since) = match self.read_at {
-            Some(read_at) => (self.estimate, read_at),
+            Some(read_at) => (self.was_read.0, read_at),
             None => (Estimate::default(), self.began_at),
         };
         let time = sent_at.saturating_since(since);
@@ -129,6 +135,21 @@ impl Key {
         if !lacks("leaks_as_counts_do") {
             let rest = self.window.rest((previous, current), own, wall, next);
             self.leaks_from = sent_at.saturating_add(rest);
+        }
+        (self.was_read, self.failed_since) = ((estimate, self.leaks_from), None);
+    }
+
+    /// A read of it failed that was sent then.
+    pub(super) fn note_failed(&mut self, sent_at: Instant) {
+        self.failed_since.get_or_insert(sent_at);
+    }
+
+    /// Since when its store has been silent, of which nothing was heard since then, or for it.
+    pub(super) fn silent_since(&self, store: Option<Instant>) -> Option<Instant> {
+        let own = self.failed_since.filter(|_| !lacks("keys_fail_alone"));
+        match (own, store) {
+            (Some(own), Some(store)) => Some(own.min(store)),
+            (own, store) => own.or(store),
         }
     }
 
@@ -152,10 +173,10 @@ impl Key {
         let Some((_, own)) = self.own.iter_mut().find(|(own, _)| *own == number) else { return 0 };
         let back = units.min(*own);
         *own -= back;
-        let here = back.min(self.taken - self.base);
-        self.base += here;
-        // The rest is in the estimate, whole if it was counted in this window.
-        if number == self.window.number(wall) {
+        // What was counted in the window before weighs less than what is counted here now.
+        if number == self.window.number(wall) || lacks("given_back_by_its_weight") {
+            let here = back.min(self.taken - self.base);
+            self.base += here;
             self.estimate = self.window.without(self.estimate, back - here);
         }
         back
@@ -164,6 +185,7 @@ impl Key {
     /// By what it is judged when its store has been silent for too long.
     pub(super) fn judge_alone(&mut self, nodes: u64, wall: WallTime, now: Instant) {
         self.base = self.taken;
+        (self.estimate, self.leaks_from) = self.was_read;
         if lacks("what_was_known_counts_on") {
             self.estimate = Estimate::default();
         }

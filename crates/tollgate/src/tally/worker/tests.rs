@@ -15,6 +15,8 @@ struct Bench {
     on_stale: OnStale,
     outcome: Outcome,
     reads_fail: bool,
+    /// A key of which nothing can be read.
+    fails: Option<KeyId>,
     /// What it did, in its order: how many counts were written or keys read by each command.
     log: Vec<(&'static str, usize)>,
 }
@@ -49,6 +51,7 @@ impl Bench {
             on_stale: OnStale::Allow,
             outcome: Outcome::Done,
             reads_fail: false,
+            fails: None,
             log: Vec::new(),
         }
     }
@@ -115,7 +118,10 @@ impl Bench {
                         let counts = keys.iter().map(|Wanted { key, number, .. }| {
                             (of(*key, number - 1), of(*key, *number))
                         });
-                        let counts = counts.map(|count| (!self.reads_fail).then_some(count));
+                        let counts = counts.zip(&keys).map(|(count, wanted)| {
+                            let fails = self.reads_fail || self.fails == Some(wanted.key);
+                            (!fails).then_some(count)
+                        });
                         let counts = counts.collect();
                         inputs.push_back(Input::Read { command, counts });
                     }
@@ -330,6 +336,20 @@ fn a_long_outage_limits_nobody_by_what_is_counted_here_alone() {
             .sum();
         assert_eq!(passed, 2_000, "{was_read}");
     }
+}
+
+/// One node of a cluster is away: its keys are judged as in an outage, though others are read.
+#[test]
+fn a_part_of_a_store_that_is_away_is_an_outage_for_its_keys() {
+    let mut bench = Bench::new(options());
+    bench.fails = Some(key(1));
+    let mut passed = 0;
+    for _ in 0..300 {
+        passed += bench.ask(key(1), 8);
+        bench.ask(key(2), 8);
+        bench.pass(TICK);
+    }
+    assert_eq!(passed, 300 * 8);
 }
 
 /// What was known of others before an outage still counts, until it has leaked away.
