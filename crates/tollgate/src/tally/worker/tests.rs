@@ -254,6 +254,16 @@ fn what_may_have_been_written_is_never_written_again() {
     assert_eq!(bench.stored(key(2)), 20);
 }
 
+#[test]
+fn what_waits_comes_to_what_others_have_counted() {
+    let mut bench = Bench::new(options());
+    bench.store.insert((key(1), 100), 600);
+    bench.outcome = Outcome::NotSent;
+    bench.ask(key(1), 50);
+    bench.pass(TICK);
+    assert_eq!(bench.window.units(bench.cells[&key(1)].estimate), 650.0);
+}
+
 /// A store that evicts counters, or loses all of them, has this node start from nothing as little
 /// as its limit does.
 #[test]
