@@ -107,6 +107,11 @@ pub fn fleet_keyed(keys: u64, stream: &Arc<[Key]>) -> Worker {
     }
     permit_all(&limiter);
     let credits = limiter.credits().expect("a member of a fleet").clone();
+    drained_worker(api, credits, stream)
+}
+
+/// Keys out of a stream by name, whose cells are drained now and then.
+fn drained_worker(mut api: Keyed, credits: Arc<Credits>, stream: &Arc<[Key]>) -> Worker {
     let (clock, mut cursor, mut chunks) = (Clock::system(), Cursor::new(stream, 0, 1), 0);
     Box::new(move || {
         let mut allowed = 0;
@@ -155,21 +160,7 @@ pub fn tally_keyed(keys: u64, stream: &Arc<[Key]>, leaks: bool) -> Worker {
     }
     let credits = limiter.tally().expect("it counts for a store").clone();
     estimate_all(&limiter, &credits, leaks);
-    let (clock, mut cursor, mut chunks) = (Clock::system(), Cursor::new(stream, 0, 1), 0);
-    Box::new(move || {
-        let mut allowed = 0;
-        for key in cursor.chunk() {
-            let decision = api.check(&[Part::Text(key)], 1);
-            allowed += u64::from(decision.is_ok_and(|decision| decision.is_allowed()));
-        }
-        chunks += 1;
-        if chunks % 64 == 0 {
-            credits.drain(clock.now(), |drained| {
-                black_box(drained);
-            });
-        }
-        allowed
-    })
+    drained_worker(api, credits, stream)
 }
 
 /// One key of such a limit by handle, of which something was read that leaks.

@@ -8,25 +8,25 @@ use crate::scenario::{Demand, Fault, Network, Scenario, Shape};
 /// 400 runs.
 #[must_use]
 pub fn shrink(scenario: &Scenario, checker: &str) -> Scenario {
+    smallest(scenario, candidates, |candidate| breaks(candidate, checker))
+}
+
+/// Goes on from one that is simpler and still `breaks` to the next, as long as there is one and at
+/// most 400 were tried.
+pub(crate) fn smallest<S: Clone>(
+    scenario: &S,
+    candidates: impl Fn(&S) -> Vec<S>,
+    breaks: impl Fn(&S) -> bool,
+) -> S {
     let mut smallest = scenario.clone();
-    let mut runs = 0;
-    loop {
-        let mut is_smaller = false;
-        for candidate in candidates(&smallest) {
-            runs += 1;
-            if runs > RUNS_MAX {
-                return smallest;
-            }
-            if breaks(&candidate, checker) {
-                smallest = candidate;
-                is_smaller = true;
-                break;
-            }
-        }
-        if !is_smaller {
-            return smallest;
-        }
+    let mut left = RUNS_MAX;
+    while let Some(smaller) = candidates(&smallest).into_iter().take(left).find(|candidate| {
+        left -= 1;
+        breaks(candidate)
+    }) {
+        smallest = smaller;
     }
+    smallest
 }
 
 fn breaks(scenario: &Scenario, checker: &str) -> bool {

@@ -1,30 +1,15 @@
 //! Makes a scenario that breaks a promise as small as it can be while it still breaks it.
 
 use super::{Scenario, Way, check, run};
+use crate::shrink::smallest;
 
 /// The smallest scenario found that the same checker objects to, after at most 400 runs.
 #[must_use]
 pub fn shrink(scenario: &Scenario, checker: &str) -> Scenario {
-    let mut smallest = scenario.clone();
-    let mut runs = 0;
-    loop {
-        let mut found = None;
-        for candidate in candidates(&smallest) {
-            runs += 1;
-            if runs > RUNS_MAX {
-                return smallest;
-            }
-            let violations = check::all(&candidate, &run(&candidate));
-            if violations.iter().any(|violation| violation.checker == checker) {
-                found = Some(candidate);
-                break;
-            }
-        }
-        match found {
-            Some(smaller) => smallest = smaller,
-            None => return smallest,
-        }
-    }
+    smallest(scenario, candidates, |candidate| {
+        let violations = check::all(candidate, &run(candidate));
+        violations.iter().any(|violation| violation.checker == checker)
+    })
 }
 
 /// Scenarios that are a little simpler, the boldest first.
@@ -60,6 +45,3 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
     with(&|candidate| candidate.lasts = candidate.lasts / 4 * 3);
     simpler
 }
-
-/// Runs in all.
-const RUNS_MAX: usize = 400;

@@ -93,16 +93,13 @@ pub(super) fn admits(
     // Where the line is used up: below what was taken if the estimate alone is above the limit.
     let line = base.saturating_add(leak.whole()).saturating_sub(left);
     let next = at.taken.saturating_add(cost);
-    // As where this comes from, whatever the first request costs.
-    let is_first = !is_told && leak.counts_refused() && at.taken == base;
     if next <= line && next <= POSITIONS_MAX {
         return Ok((next, line));
     }
-    if is_first && !lacks("first_cost_is_bounded") {
-        return Ok((at.taken.saturating_add(cost.min(UNITS_MAX)).min(POSITIONS_MAX), line));
-    }
-    if is_first && next <= POSITIONS_MAX {
-        return Ok((next, line));
+    // As where this comes from, whatever the first request costs.
+    if !is_told && leak.counts_refused() && at.taken == base {
+        let most = if lacks("first_cost_is_bounded") { u64::MAX } else { UNITS_MAX };
+        return Ok((at.taken.saturating_add(cost.min(most)).min(POSITIONS_MAX), line));
     }
     Err(Charged::OverLimit { remaining: line.saturating_sub(at.taken) })
 }

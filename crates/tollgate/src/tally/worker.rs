@@ -256,13 +256,10 @@ impl Worker {
     }
 
     fn judge_if_silent(&mut self, id: KeyId, now: Instant, wall: WallTime) {
-        let Some(key) = self.keys.get(&id) else { return };
-        if !self.is_cut_off(key, now) {
-            return;
-        }
-        let nodes = self.options.nodes;
-        if let Some(key) = self.keys.get_mut(&id) {
-            key.judge_alone(nodes, wall, now);
+        if self.keys.get(&id).is_some_and(|key| self.is_cut_off(key, now))
+            && let Some(key) = self.keys.get_mut(&id)
+        {
+            key.judge_alone(self.options.nodes, wall, now);
             self.outputs.push_back(key.told(id));
         }
     }
@@ -270,9 +267,10 @@ impl Worker {
     /// Once a store has been silent for too long, keys that are near their limits by what was
     /// counted here are judged anew before anybody asks for them.
     fn free_innocent(&mut self, now: Instant, wall: WallTime) {
+        // What nearly always tells comes first: each tick looks at all keys.
         let is_near = |key: &Key| {
             let level = || Tier::of(&key.window, key.level(now), Estimate::default());
-            key.taken > key.base && level() == Tier::Hot
+            self.is_cut_off(key, now) && key.taken > key.base && level() == Tier::Hot
         };
         let near = self.keys.iter().filter(|(_, key)| is_near(key));
         for id in near.map(|(id, _)| *id).collect::<Vec<_>>() {

@@ -39,6 +39,11 @@ type Stores<'a> = [(&'a str, &'a StoreStatus)];
 /// Finds a histogram of a store.
 type Read<'a> = &'a dyn Fn(&StoreStatus) -> Shown;
 
+/// A value of each store.
+fn by_store<'a>(stores: &Stores<'a>, value: fn(&StoreStatus) -> u64) -> Family<'a> {
+    Family(stores.iter().map(|(name, store)| (vec![("store", *name)], value(store))).collect())
+}
+
 /// All nodes that share a limit must show the same length.
 fn windows(limits: &[LimitStatus], encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family(Vec::new());
@@ -53,9 +58,7 @@ fn windows(limits: &[LimitStatus], encoder: &mut DescriptorEncoder) -> fmt::Resu
 }
 
 fn keys(stores: &Stores<'_>, nameless: u64, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let by_store = |value: fn(&StoreStatus) -> u64| {
-        Family(stores.iter().map(|(name, store)| (vec![("store", *name)], value(store))).collect())
-    };
+    let by_store = |value| by_store(stores, value);
     let help = "Keys that are counted in a store here";
     gauge(encoder, "tollgate_tally_keys", help, by_store(|store| store.keys as u64))?;
     let mut tiers = Family(Vec::new());
@@ -114,9 +117,7 @@ fn units(stores: &Stores<'_>, encoder: &mut DescriptorEncoder) -> fmt::Result {
 }
 
 fn health(stores: &Stores<'_>, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let by_store = |value: fn(&StoreStatus) -> u64| {
-        Family(stores.iter().map(|(name, store)| (vec![("store", *name)], value(store))).collect())
-    };
+    let by_store = |value| by_store(stores, value);
     let connected = by_store(|store| u64::from(store.health.is_connected()));
     let help = "1 while all servers of a store that are in use are connected";
     gauge(encoder, "tollgate_tally_store_connected", help, connected)?;
