@@ -11,6 +11,7 @@ pub mod mutant;
 mod time;
 mod key;
 pub mod tally;
+pub mod share;
 mod rate;
 mod request;
 mod gcra;
