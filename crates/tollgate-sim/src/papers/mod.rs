@@ -4,12 +4,16 @@
 //! Each module builds scenarios, runs them, and returns a [`Table`]; `all` runs the full forms, and
 //! the tests short ones. `measure` is what they measure with.
 
+mod allocation;
+mod cadence;
 mod cold;
 mod databricks;
 mod delay;
 mod doorman;
 mod edges;
+mod fairness;
 mod measure;
+mod splitting;
 mod tiers;
 mod why;
 mod windows;
@@ -67,12 +71,15 @@ impl fmt::Display for Table {
 
 /// All experiments in full: a few minutes.
 pub fn all() -> impl Iterator<Item = Table> {
-    let tables: [fn() -> Table; 8] = [
+    let tables: [fn() -> Table; 11] = [
         delay::full,
         databricks::full,
         doorman::full,
         cold::full,
         why::full,
+        fairness::full,
+        cadence::full,
+        splitting::full,
         edges::full,
         tiers::full,
         windows::full,

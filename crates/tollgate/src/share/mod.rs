@@ -17,7 +17,7 @@ mod options;
 mod sane;
 mod weights;
 
-pub use average::{Average, Averaging, Sample};
+pub use average::Averaging;
 pub use boost::boosted;
 pub use counted::{Collected, Counted};
 pub use divide::{divide, grantable};

@@ -11,8 +11,8 @@ use std::time::Duration;
 pub struct ShareOptions {
     /// How often a member reports; typically 1 s. At most an hour.
     pub interval: Duration,
-    /// The shortest time by which counts are divided, so that a report that comes early is no spike;
-    /// typically 100 ms (the seed's: 1 s). Above zero, at most `interval`.
+    /// The shortest time by which counts are divided, so that a report that comes early is no
+    /// spike; typically 100 ms (the seed's: 1 s). Above zero, at most `interval`.
     pub elapsed_min: Duration,
     /// The part of a new sample in an average; typically 0.5. Above 0, at most 1.
     pub new_weight: f64,
