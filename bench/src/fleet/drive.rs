@@ -291,7 +291,11 @@ impl Host {
                     self.wakes_at = at;
                     return;
                 }
-                Output::Permit { .. } | Output::Evict { .. } => {
+                Output::Permit { .. }
+                | Output::Evict { .. }
+                | Output::Give { .. }
+                | Output::Allot { .. }
+                | Output::EvictShare { .. } => {
                     unreachable!("an owner here spends nothing")
                 }
             }
@@ -345,6 +349,8 @@ impl Turn<'_> {
                         self.untold[number(key) as usize] += returned;
                     }
                     Output::Evict { key, taken } => evicted.push((key, taken)),
+                    // Nothing is divided here.
+                    Output::Give { .. } | Output::Allot { .. } | Output::EvictShare { .. } => {}
                     Output::Send { to, message } => self.sent.push((to, message)),
                     Output::Event(event) => {
                         self.seen.full += u64::from(event == Event::Full);

@@ -263,6 +263,7 @@ impl<'s> Cluster<'s> {
             times: scenario.times,
             keys_max: 10_000,
             reports_per_second_max: scenario.reports_per_second_max,
+            ..NodeOptions::default()
         };
         let life = place.lives;
         let lease = Lease::new(session_options(scenario)).expect("the scenario was checked");

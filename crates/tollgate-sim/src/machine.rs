@@ -230,6 +230,8 @@ impl Machine {
                         }
                         inputs.push_back(Input::Evicted { key, gone });
                     }
+                    // None of these limits is divided.
+                    Output::Give { .. } | Output::Allot { .. } | Output::EvictShare { .. } => {}
                     Output::Send { to, message } => effects.push(Effect::Send { to, message }),
                     Output::Event(event) => effects.push(Effect::Event(event)),
                     Output::Timeout(at) => {

@@ -11,8 +11,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant as Tick;
 use tollgate::coordinator::{Document, Lease, SessionOptions};
 use tollgate::{
-    Attempt, Clock, Credits, Decision, FleetLimitId, Limiter, Node, NodeId, NodeOptions, Numbered,
-    Options, Owed, Patience, Reason, Request, Secret, TableFull, ViewTimes, Wait,
+    Attempt, Clock, Credits, Decision, FleetLimitId, KeyId, Limiter, Node, NodeId, NodeOptions,
+    Numbered, Options, Owed, Patience, Reason, Request, Secret, StreamUsage, TableFull, ViewTimes,
+    Wait,
 };
 
 use crate::delays::{DelayCounts, Delays};
@@ -24,6 +25,7 @@ use crate::links::Links;
 use crate::policy::{Enforce, Policies};
 use crate::sessions::Replicas;
 use crate::status::MemberStatus;
+use crate::streams::Streams;
 use crate::waiting::{QueueFull, Turn, Waiting};
 use crate::wire::{Hello, PeerSecret, Purpose};
 
@@ -190,6 +192,11 @@ impl Fleet {
         let credits = limiter.credits().cloned().ok_or_else(|| JoinError::Options {
             why: "the limiter is not one of a fleet's member".into(),
         })?;
+        let shares = limiter
+            .shares()
+            .cloned()
+            .ok_or_else(|| JoinError::Options { why: "the limiter divides no limits".into() })?;
+        shares.set_members(joined.change.ring.members().len() as u64);
         let mut policies = Policies::new(enforce);
         let rules = match joined.policy.clone() {
             // Before anybody is asked, so that nothing passes that a limit is there for.
@@ -202,6 +209,8 @@ impl Fleet {
         let shared = Arc::new(shared());
         let notified = shared.clone();
         credits.on_dirty(Box::new(move || notified.dirty.notify_one()));
+        let notified = shared.clone();
+        shares.on_dirty(Box::new(move || notified.shares_dirty.notify_one()));
         let (node, start) = (joined.node, joined.start.get());
         let hello = Hello {
             fleet: joined.fleet,
@@ -225,6 +234,7 @@ impl Fleet {
             limiter: limiter.clone(),
             routes: routes.clone(),
             credits,
+            shares,
             clock: options.clock.clone(),
             waiting: waiting.clone(),
             links,
@@ -254,6 +264,28 @@ impl Fleet {
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    /// Has `allotted` called with what streams have of keys: units a second, or none if that cannot
+    /// be relied on any more. It is called by the member's task, and should be short. Only the
+    /// first is kept; returns whether it is this.
+    pub fn on_allotted(
+        &self,
+        allotted: Box<dyn Fn(KeyId, u64, Option<f64>) + Send + Sync>,
+    ) -> bool {
+        self.shared.streams.on_allotted(allotted)
+    }
+
+    /// Tells what a stream of this node has counted of a key that nodes divide: from now on it is a
+    /// member of the key's division. Returns false if there is no room for it; at most 100,000 keys
+    /// of streams wait to be told.
+    pub fn tell_stream(&self, usage: StreamUsage) -> bool {
+        self.shared.streams.tell(usage)
+    }
+
+    /// Tells that a stream asks no more for a key.
+    pub fn stream_gone(&self, key: KeyId, stream: u64) {
+        self.shared.streams.gone(key, stream);
     }
 
     /// Waits for what the owners of a request's keys say of keys that are new here, or of which
@@ -454,6 +486,8 @@ fn joining(options: &FleetOptions, address: String, seat: Seat) -> Joining {
 fn shared() -> Shared {
     Shared {
         dirty: Notify::new(),
+        shares_dirty: Notify::new(),
+        streams: Streams::default(),
         status: watch::Sender::new(MemberStatus::default()),
         report_delays: Delays::default(),
         snapshot_delays: Delays::default(),
@@ -478,6 +512,7 @@ fn limiter_of(options: &FleetOptions, secret: Secret) -> Result<(Limiter, Arc<En
         secret,
         fleet: true,
         tally: options.tally,
+        share: true,
     };
     let limiter = Limiter::new(Vec::new(), options).map_err(|error| error.to_string())?;
     let enforced = limiter.clone();

@@ -82,6 +82,7 @@ mod sessions;
 mod join;
 mod policy;
 mod waiting;
+mod streams;
 mod driver;
 mod fleet;
 pub mod fields;

@@ -6,6 +6,8 @@
 //! (`--cfg loom`).
 
 mod credit;
+mod dirty;
+mod share;
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +19,9 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-pub(crate) use credit::{Aside, Credit, Dirty, PLACES_MAX, Position};
+pub(crate) use credit::{Aside, Credit, Position};
+pub(crate) use dirty::{Dirty, PLACES_MAX};
+pub(crate) use share::{Share, Side, Tally};
 
 use crate::key::KeyId;
 use crate::mutant::lacks;
@@ -71,6 +75,21 @@ unsafe impl Rest for Credit {
     }
 }
 
+// SAFETY: they are `AtomicU64`, for which all-zero memory is a value.
+unsafe impl Rest for Share {
+    type Aligned = TwoLines;
+    type Aside = ();
+
+    fn begin(&self, state: u64) {
+        self.begin_at(state);
+    }
+}
+
+/// Two lines that are fetched together.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct TwoLines;
+
 /// A slot of this alignment and size is brought whole by one fetch.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -80,6 +99,8 @@ pub(crate) struct CacheLine;
 const _: () = assert!(size_of::<Slot>() == 24);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot<Credit>>() == 64 && align_of::<Slot<Credit>>() == 64);
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot<Share>>() == 128);
 
 /// What the state of a slot means: a tuning's number, and whether the slot may be evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! and exchange. Whatever is not that (a new key, a full table, a state from before a change of the
 //! limits) goes through the lock of the key's segment, out of line.
 
+mod divided;
 mod shared;
 mod tallied;
 mod wants;
@@ -12,10 +13,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::bucket::Bucket;
 use crate::cell::{Meta, Mutex, Number};
 use crate::counts::Event;
 use crate::decision::{Decided, Outcome, Reason};
-use crate::fleet::Membership;
+use crate::fleet::{Divided, Membership};
 use crate::gcra::{Charge, Meter, Verdict};
 use crate::key::{KeyId, Secret};
 use crate::mutant::lacks;
@@ -43,6 +45,8 @@ pub(crate) struct Core {
     pub(crate) member: Option<Membership>,
     /// The same for limits that are counted in a store.
     pub(crate) tally: Option<Membership>,
+    /// The same for limits that nodes divide.
+    pub(crate) share: Option<Divided>,
 }
 
 /// What becomes of a new key when the table is full of keys that are not as new.
@@ -62,8 +66,27 @@ pub(crate) struct Step<'r> {
     /// The key's state after the step, as the meter's basis says.
     pub(crate) tat: u64,
     /// How the state is read; no meter when the key is unlimited.
-    pub(crate) meter: Option<&'r Meter>,
+    pub(crate) meter: Option<By<'r>>,
     pub(crate) trace: Trace,
+}
+
+/// By what a state is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By<'r> {
+    /// A meter of the limit, or of an override.
+    Rule(&'r Meter),
+    /// One that is the key's own.
+    Bucket(Bucket),
+}
+
+impl By<'_> {
+    #[inline]
+    fn meter(&self) -> Meter {
+        match self {
+            Self::Rule(meter) => **meter,
+            Self::Bucket(bucket) => bucket.meter(),
+        }
+    }
 }
 
 /// What a step left behind.
@@ -122,6 +145,7 @@ impl Core {
         match &rule.kind {
             Kind::Credit(shared) => Ok(self.charge_shared(rule, shared, want, now)),
             Kind::Count(tallied) => Ok(self.charge_tallied(rule, tallied, want, now)),
+            Kind::Share(divided) => Ok(self.charge_divided(rule, divided, want, now)),
             Kind::Open | Kind::Rate => self.charge(rules, want, now),
         }
     }
@@ -247,7 +271,7 @@ impl Core {
             TableFull::Share | TableFull::Deny => Ok(Step {
                 outcome: Outcome::Denied(Reason::KeyTableFull),
                 tat: meter.fresh(now),
-                meter: Some(meter),
+                meter: Some(By::Rule(meter)),
                 trace: Trace::None,
             }),
         }
@@ -264,6 +288,7 @@ impl Core {
         match &rule.kind {
             Kind::Credit(shared) => return Ok(self.look_shared(rule, shared, want, now)),
             Kind::Count(tallied) => return Ok(self.look_tallied(tallied, want, now)),
+            Kind::Share(divided) => return Ok(self.look_divided(divided, want, now)),
             Kind::Open | Kind::Rate => {}
         }
         let (tuning, found) = match self.find_tuned(rules, want)? {
@@ -279,7 +304,7 @@ impl Core {
             Verdict::Conforms { .. } => Step {
                 outcome: Outcome::Allowed,
                 tat: found.state,
-                meter: Some(meter),
+                meter: Some(By::Rule(meter)),
                 trace: Trace::None,
             },
             verdict => Step::denied(meter, verdict, want, found),
@@ -291,9 +316,13 @@ impl Core {
     /// If nobody charged the key since, its state before is put back. Otherwise the granules are
     /// taken off the state, less what has leaked since: that may have been spent again.
     pub(crate) fn undo(&self, rules: &RuleSet, want: &Want, passed: &Passed) {
-        if let Some(credits) = rules.rules[want.rule as usize].credits() {
-            let Charge { cost, at, .. } = passed.charge;
+        let rule = &*rules.rules[want.rule as usize];
+        let Charge { cost, at, .. } = passed.charge;
+        if let Some(credits) = rule.credits() {
             return credits.refund(passed.key, cost, at, self.clock.now());
+        }
+        if let Some(divided) = rule.divided() {
+            return divided.shares.give_back(passed.key, cost, at, self.clock.now());
         }
         let own = Want { key: passed.key, ..*want };
         loop {
@@ -323,8 +352,12 @@ impl Core {
 
     /// Gives a key back what it still owes, up to the cost.
     pub(crate) fn give_back(&self, rules: &RuleSet, want: &Want, now: Instant) {
-        if let Some(credits) = rules.rules[want.rule as usize].credits() {
+        let rule = &*rules.rules[want.rule as usize];
+        if let Some(credits) = rule.credits() {
             return credits.refund(want.key, want.cost, now, now);
+        }
+        if let Some(divided) = rule.divided() {
+            return divided.shares.give_back(want.key, want.cost, now, now);
         }
         self.adjust(rules, want, |tuning, state| {
             tuning.meter.map(|meter| meter.give_back(state, want.cost, now))
@@ -399,7 +432,7 @@ impl<'r> Step<'r> {
         Self {
             outcome: Outcome::Allowed,
             tat: moved.next,
-            meter: Some(meter),
+            meter: Some(By::Rule(meter)),
             trace: Trace::Charge(passed),
         }
     }
@@ -417,7 +450,7 @@ impl<'r> Step<'r> {
         Self {
             outcome: Outcome::Denied(reason),
             tat: found.state,
-            meter: Some(meter),
+            meter: Some(By::Rule(meter)),
             trace: Trace::None,
         }
     }
@@ -425,11 +458,11 @@ impl<'r> Step<'r> {
     /// What a decision says of the step.
     #[inline]
     pub(crate) fn decided(&self, rule: &Rule, want: &Want) -> Option<Decided> {
-        let of = |meter: &Meter| Decided {
+        let of = |by: By<'_>| Decided {
             limit: rule.id,
             cost: want.cost,
             tat: self.tat,
-            meter: *meter,
+            meter: by.meter(),
         };
         self.meter.map(of)
     }

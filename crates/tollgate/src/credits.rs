@@ -11,10 +11,10 @@ mod refund;
 mod writer;
 
 use std::fmt;
-use std::sync::OnceLock;
 
-use crate::cell::{Credit, Dirty, Meta, PLACES_MAX, Position, Slot};
+use crate::cell::{Credit, Meta, PLACES_MAX, Position, Slot};
 use crate::key::KeyId;
+use crate::listed::Listed;
 use crate::mutant::lacks;
 use crate::policy::FleetLimitId;
 use crate::table::{Found, Full, Table};
@@ -52,15 +52,11 @@ pub use writer::{Drained, Permit};
 /// ```
 pub struct Credits {
     table: Table<Credit>,
-    dirty: Dirty,
+    listed: Listed,
     /// Keys that it was made for, and how many may stand in for others besides.
     keys_max: u64,
     spare: u64,
-    wake: OnceLock<Wake>,
 }
-
-/// Tells the writer that there is something to drain.
-type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// The answer to a charge. Units; `remaining` is what the fleet had left when the permission was
 /// given, less what was charged here since.
@@ -132,10 +128,9 @@ impl Credits {
         let keys_max = keys_max.min(KEYS_MAX);
         Self {
             table: Table::new(keys_max),
-            dirty: Dirty::default(),
+            listed: Listed::default(),
             keys_max,
             spare: keys_max / 8 + SPARE_MIN,
-            wake: OnceLock::new(),
         }
     }
 
@@ -280,11 +275,7 @@ impl Credits {
     /// A writer that drains each time that it is woken misses nothing: what happens while a drain
     /// takes the list is in it, or wakes anew. A [`permit`](Self::permit) may wake its own writer.
     pub fn on_dirty(&self, wake: Box<dyn Fn() + Send + Sync>) -> bool {
-        let is_first = self.wake.set(wake).is_ok();
-        if is_first && !self.dirty.is_empty() {
-            self.wake();
-        }
-        is_first
+        self.listed.on_dirty(wake)
     }
 
     /// Keys that have a cell.
@@ -438,17 +429,7 @@ impl Credits {
     /// Lists a cell that the caller has made dirty.
     #[inline]
     fn list(&self, place: usize) {
-        let is_first = self.dirty.push(place, self.table.slot(place));
-        if is_first && !lacks("first_dirty_wakes") {
-            self.wake();
-        }
-    }
-
-    #[cold]
-    fn wake(&self) {
-        if let Some(wake) = self.wake.get() {
-            wake();
-        }
+        self.listed.list(place, self.table.slot(place));
     }
 }
 

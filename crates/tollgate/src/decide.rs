@@ -83,6 +83,9 @@ impl Core {
             Kind::Count(tallied) => {
                 return Ok(self.decide_tallied(rule, tallied, want, now, names));
             }
+            Kind::Share(divided) => {
+                return Ok(self.decide_divided(rule, divided, want, now, names));
+            }
             Kind::Open | Kind::Rate => {}
         }
         let step = self.charge(rules, want, now)?;
@@ -150,7 +153,11 @@ impl Core {
                 Kind::Count(tallied) if seen.outcome != Outcome::Allowed => {
                     self.refuse_counted(seen.rule, tallied, want, names);
                 }
-                Kind::Open | Kind::Rate | Kind::Count(_) => {}
+                Kind::Share(divided) if seen.outcome != Outcome::Allowed => {
+                    let now = self.clock.now();
+                    self.refuse_part(seen.rule, divided, want, now, names);
+                }
+                Kind::Open | Kind::Rate | Kind::Count(_) | Kind::Share(_) => {}
             }
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Decided {
 impl Decided {
     fn tat(&self, now: Instant) -> u64 {
         match self.meter.basis() {
-            Basis::Tat => self.tat,
+            Basis::Tat | Basis::Part => self.tat,
             Basis::Left => self.meter.tat_with(self.tat, now),
             Basis::Level => self.meter.tat_owing(self.tat, now),
         }
@@ -39,7 +39,7 @@ impl Decided {
     /// Units left at `now`, when it was decided.
     pub(crate) fn remaining(&self, now: Instant) -> u64 {
         match self.meter.basis() {
-            Basis::Tat => self.meter.remaining(self.tat, now),
+            Basis::Tat | Basis::Part => self.meter.remaining(self.tat, now),
             Basis::Left => self.tat.min(self.meter.burst()),
             Basis::Level => self.meter.burst().saturating_sub(self.tat),
         }

@@ -1,5 +1,5 @@
-//! What a limiter has besides as a member of a fleet: the cells of credit by which limits of the
-//! whole fleet are decided, and the names of keys that have just got one.
+//! What a limiter has besides as a member of a fleet: the cells by which limits of the whole fleet
+//! are decided, and the names of keys that have just got one.
 //!
 //! It knows neither which limits these are, nor what is permitted.
 
@@ -9,16 +9,30 @@ use crate::cell::Counter;
 use crate::credits::Credits;
 use crate::key::KeyId;
 use crate::policy::FleetLimitId;
+use crate::shares::Shares;
 
 /// A member's part of its limiter.
 #[derive(Debug)]
 pub(crate) struct Membership {
     pub(crate) credits: Arc<Credits>,
+    pub(crate) names: NewNames,
+}
+
+/// The same for limits that nodes divide.
+#[derive(Debug)]
+pub(crate) struct Divided {
+    pub(crate) shares: Arc<Shares>,
+    pub(crate) names: NewNames,
+}
+
+/// The names of keys that got a cell and were not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct NewNames {
     arrivals: Mutex<Arrivals>,
     dropped: Counter,
 }
 
-/// A key that has got a cell of credit on this node, and what it was hashed from.
+/// A key that has got a cell on this node in which others have a say, and what it was hashed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
     /// The key.
@@ -41,10 +55,17 @@ struct Arrivals {
 
 impl Membership {
     pub(crate) fn new(keys_max: u64) -> Self {
-        let credits = Arc::new(Credits::new(keys_max));
-        Self { credits, arrivals: Mutex::default(), dropped: Counter::default() }
+        Self { credits: Arc::new(Credits::new(keys_max)), names: NewNames::default() }
     }
+}
 
+impl Divided {
+    pub(crate) fn new(keys_max: u64) -> Self {
+        Self { shares: Arc::new(Shares::new(keys_max)), names: NewNames::default() }
+    }
+}
+
+impl NewNames {
     /// Notes a key's name, unless too many were not taken yet.
     pub(crate) fn arrived(&self, arrival: Arrival) {
         let bytes: usize = arrival.parts.iter().flatten().map(|part| part.len()).sum();
@@ -58,13 +79,13 @@ impl Membership {
         }
     }
 
-    pub(crate) fn take_arrivals(&self) -> Vec<Arrival> {
+    pub(crate) fn take(&self) -> Vec<Arrival> {
         let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *arrivals).list
     }
 
     /// Names that were not kept.
-    pub(crate) fn arrivals_dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.dropped.get()
     }
 }
@@ -85,11 +106,11 @@ mod tests {
 
     #[test]
     fn names_beyond_the_bounds_are_dropped_and_counted() {
-        let member = Membership::new(1);
+        let member = NewNames::default();
         (0..ARRIVALS_MAX as u32 + 5).for_each(|number| member.arrived(arrival(number, 1)));
-        assert_eq!((member.take_arrivals().len(), member.arrivals_dropped()), (ARRIVALS_MAX, 5));
+        assert_eq!((member.take().len(), member.dropped()), (ARRIVALS_MAX, 5));
         (0..20).for_each(|number| member.arrived(arrival(number, 1 << 20)));
-        assert_eq!((member.take_arrivals().len(), member.arrivals_dropped()), (16, 5 + 4));
-        assert_eq!(member.take_arrivals(), vec![]);
+        assert_eq!((member.take().len(), member.dropped()), (16, 5 + 4));
+        assert_eq!(member.take(), vec![]);
     }
 }

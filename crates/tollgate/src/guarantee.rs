@@ -33,6 +33,79 @@ pub enum Guarantee {
     /// With 1,000 in 10 s and a tick of 1 s, 20 nodes that are all asked for as much at once admit
     /// 1,000 and what comes in about two ticks.
     Tally,
+    /// On average R in the whole fleet: each node enforces the part of it that its key's owner gave
+    /// it, by what was asked for there and elsewhere. No node is refused below R / nodes while the
+    /// fleet leaves something; a node that hears nothing enforces R / nodes.
+    ///
+    /// With 100/s and four nodes, one that is asked for 90/s and one for 10/s admit as much; when
+    /// all are asked for 100/s each admits 25/s.
+    Share,
+}
+
+/// What decides about the keys of a limit with the guarantee `share`: this can be changed while it
+/// is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ShareMode {
+    /// An equal part on each node, and nothing is reported.
+    Disabled,
+    /// An equal part on each node; what is asked for is counted.
+    Local,
+    /// What the key's owner gave each node; an equal part as long as it did not.
+    #[default]
+    Global,
+    /// An equal part on each node, and beside it it is seen what the owner's would have decided.
+    LocalShadowGlobal,
+    /// What the key's owner gave, and beside it it is seen what an equal part would have decided.
+    GlobalShadowLocal,
+}
+
+impl ShareMode {
+    /// All of them, in the order of their words.
+    pub const ALL: [Self; 5] = [
+        Self::Disabled,
+        Self::Local,
+        Self::Global,
+        Self::LocalShadowGlobal,
+        Self::GlobalShadowLocal,
+    ];
+
+    /// Its word, as policy files have it: `local-shadow-global`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Local => "local",
+            Self::Global => "global",
+            Self::LocalShadowGlobal => "local-shadow-global",
+            Self::GlobalShadowLocal => "global-shadow-local",
+        }
+    }
+
+    /// Whether what the owner gave decides.
+    #[must_use]
+    pub const fn is_global(self) -> bool {
+        matches!(self, Self::Global | Self::GlobalShadowLocal)
+    }
+
+    /// Whether nodes report what is asked for, and are given a part.
+    #[must_use]
+    pub const fn reports(self) -> bool {
+        matches!(self, Self::Global | Self::GlobalShadowLocal | Self::LocalShadowGlobal)
+    }
+
+    pub(crate) fn parse(guarantee: Guarantee, written: Option<&str>) -> Result<Self, Fault> {
+        let Some(word) = written else { return Ok(Self::default()) };
+        if guarantee != Guarantee::Share {
+            let reason = "has a meaning only with guarantee = \"share\"";
+            return Err(Fault::new("mode", word, reason));
+        }
+        let known = Self::ALL.into_iter().find(|mode| mode.name() == word);
+        known.ok_or_else(|| {
+            let reason = "must be \"disabled\", \"local\", \"global\", \
+                          \"local-shadow-global\" or \"global-shadow-local\"";
+            Fault::new("mode", word, reason)
+        })
+    }
 }
 
 impl Guarantee {
@@ -43,6 +116,7 @@ impl Guarantee {
             Self::Local => "local",
             Self::Eventual => "eventual",
             Self::Tally => "tally",
+            Self::Share => "share",
         }
     }
 
@@ -52,17 +126,23 @@ impl Guarantee {
             "local" => Self::Local,
             "eventual" => Self::Eventual,
             "tally" => Self::Tally,
-            "strict" | "share" => {
-                let reason = "this version keeps only \"local\", \"eventual\" and \"tally\"";
+            "share" => Self::Share,
+            "strict" => {
+                let reason = "this version keeps only \"local\", \"eventual\", \"share\" and \
+                              \"tally\"";
                 return Err(Fault::new("guarantee", spec.guarantee, reason));
             }
             _ => {
-                let reason = "must be \"local\", \"eventual\" or \"tally\"";
+                let reason = "must be \"local\", \"eventual\", \"share\" or \"tally\"";
                 return Err(Fault::new("guarantee", spec.guarantee, reason));
             }
         };
         match (spec.on_stale, guarantee) {
-            (None, _) | (Some("deny"), Self::Eventual) => {}
+            (None, _) | (Some("deny"), Self::Eventual) | (Some("share"), Self::Share) => {}
+            (Some(word), Self::Share) => {
+                let reason = "a node that hears nothing enforces its part: must be \"share\"";
+                return Err(Fault::new("on_stale", word, reason));
+            }
             (Some("deny" | "share" | "allow"), Self::Tally) => {}
             (Some(word), Self::Tally) => {
                 let reason = "must be \"allow\", \"share\" or \"deny\"";
@@ -85,7 +165,11 @@ impl Guarantee {
                 "a cost above the threshold never passes with \"tally\": must be \"never\"";
             return Err(Fault::new("oversize", "pace", reason));
         }
-        if let (Some(word), Self::Local | Self::Eventual) = (spec.count, guarantee) {
+        if guarantee == Self::Share && spec.oversize == Oversize::Pace {
+            let reason = "a cost above the burst never passes with \"share\": must be \"never\"";
+            return Err(Fault::new("oversize", "pace", reason));
+        }
+        if let (Some(word), Self::Local | Self::Eventual | Self::Share) = (spec.count, guarantee) {
             let reason = "has a meaning only with guarantee = \"tally\"";
             return Err(Fault::new("count", word, reason));
         }
@@ -122,7 +206,9 @@ impl Sharing {
             None => Ok(None),
         };
         let (rate, burst) = match (guarantee, allowance) {
-            (Guarantee::Local | Guarantee::Tally, _) => return without(ONLY_EVENTUAL),
+            (Guarantee::Local | Guarantee::Tally | Guarantee::Share, _) => {
+                return without(ONLY_EVENTUAL);
+            }
             (Guarantee::Eventual, Allowance::Unlimited) => return without(UNLIMITED),
             (Guarantee::Eventual, Allowance::Metered { rate, burst }) => (rate, burst),
         };
@@ -141,6 +227,16 @@ impl Sharing {
             return Err(Fault::new("bootstrap", bootstrap, reason));
         }
         Ok(Some(Self { local_cap, bootstrap }))
+    }
+}
+
+/// Refuses an allowance that nodes cannot divide.
+pub(crate) fn check_divided(guarantee: Guarantee, allowance: Allowance) -> Result<(), Fault> {
+    match allowance {
+        Allowance::Metered { burst, .. } if guarantee == Guarantee::Share && burst > BURST_MAX => {
+            Err(Fault::new("burst", burst, "must be at most 2^40 with \"share\""))
+        }
+        Allowance::Metered { .. } | Allowance::Unlimited => Ok(()),
     }
 }
 
@@ -222,6 +318,8 @@ pub(crate) fn default_cap(rate: Rate, burst: u64, ttl: Duration) -> u64 {
 const ONLY_EVENTUAL: &str = "has a meaning only with guarantee = \"eventual\"";
 /// So that the units of a key last for thousands of windows.
 const THRESHOLD_MAX: u64 = 1 << 50;
+/// So that a burst has small parts.
+const BURST_MAX: u64 = 1 << 40;
 const UNLIMITED: &str = "has no meaning with rate \"unlimited\"";
 /// How long a permission of a busy key lasts: four reports, one each 5 ms.
 const HOT_TTL: Duration = Duration::from_millis(20);

@@ -368,13 +368,14 @@ fn charge(rule: &Rule, key: KeyId, cost: u64, now: Instant) -> Option<(Outcome, 
     match &rule.kind {
         Kind::Credit(shared) => Core::charge_known(rule, shared, key, cost, now),
         Kind::Count(tallied) => Core::charge_counted(tallied, key, cost, now),
-        Kind::Open | Kind::Rate => None,
+        Kind::Open | Kind::Rate | Kind::Share(_) => None,
     }
 }
 
 /// The revision for the short way of a limit of this node, and that for a limit of the fleet.
 fn revisions(rules: &RuleSet, rule: &Rule) -> (u64, u64) {
     match rule.credits() {
+        None if rule.is_others() => (NEVER_IN_FORCE, NEVER_IN_FORCE),
         None => (rules.revision, NEVER_IN_FORCE),
         Some(_) if rule.limit.is_shadow() => (NEVER_IN_FORCE, NEVER_IN_FORCE),
         Some(_) => (NEVER_IN_FORCE, rules.revision),

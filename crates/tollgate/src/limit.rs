@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::allowance::{Allowance, Fault};
 use crate::gcra::Oversize;
-use crate::guarantee::{Counts, Guarantee, Sharing};
+use crate::guarantee::{Counts, Guarantee, ShareMode, Sharing, check_divided};
 use crate::path::{Step, StepKind, StepSpec};
 use crate::request::{Descriptor, Entry};
 use crate::spec::{LimitSpec, OverrideSpec};
@@ -33,6 +33,7 @@ pub struct Limit {
     guarantee: Guarantee,
     sharing: Option<Sharing>,
     counts: Option<Counts>,
+    mode: ShareMode,
     oversize: Oversize,
     shadow: bool,
     /// Shared, since they may be many and limits are handed out.
@@ -109,6 +110,8 @@ impl Limit {
             .map_err(at_fault)?;
         let overrides = parse_overrides(spec.overrides, &key, guarantee)
             .map_err(|fault| refuse(fault.override_field(), &fault.value, &fault.reason))?;
+        check_divided(guarantee, allowance).map_err(at_fault)?;
+        let mode = ShareMode::parse(guarantee, spec.mode).map_err(at_fault)?;
         let counts = Counts::parse(guarantee, spec).map_err(at_fault)?;
         if let Some(counts) = counts {
             counts.check(allowance, allowance).map_err(at_fault)?;
@@ -136,6 +139,7 @@ impl Limit {
             guarantee,
             sharing,
             counts,
+            mode,
             oversize: spec.oversize,
             shadow: spec.shadow,
             overrides: overrides.into(),
@@ -282,6 +286,12 @@ impl Limit {
     #[must_use]
     pub fn on_stale(&self) -> Option<OnStale> {
         self.counts.map(|counts| counts.on_stale)
+    }
+
+    /// What decides about its keys in a fleet; none if the limit is not `share`.
+    #[must_use]
+    pub fn share_mode(&self) -> Option<ShareMode> {
+        (self.guarantee == Guarantee::Share).then_some(self.mode)
     }
 
     /// What becomes of a cost above the burst.
@@ -496,6 +506,7 @@ fn parse_overrides(
             Fault { value, ..fault }
         };
         let allowance = Allowance::parse(one.rate, one.burst, one.burst_ratio).map_err(of_key)?;
+        check_divided(guarantee, allowance).map_err(of_key)?;
         let sharing =
             Sharing::parse(guarantee, allowance, one.local_cap, one.bootstrap).map_err(of_key)?;
         overrides.push(Override { parts, allowance, sharing });

@@ -13,12 +13,13 @@ use crate::counts::Counts;
 use crate::credits::Credits;
 use crate::decide::unlimited;
 use crate::decision::{Decision, LimitId};
-use crate::fleet::{Arrival, Membership};
+use crate::fleet::{Arrival, Divided, Membership, NewNames};
 use crate::key::{KeyId, Part, Secret};
 use crate::limit::{Limit, LimitError};
 use crate::policy::{FleetLimitId, FleetRules, Numbered, ViewLimit};
 use crate::request::Request;
-use crate::rules::{Domain, DomainKind, Draft, Rule, RuleSet, TallyRules};
+use crate::rules::{Domain, DomainKind, Draft, Rule, RuleSet, Stores, TallyRules};
+use crate::shares::Shares;
 use crate::table::Table;
 use crate::time::{Clock, Instant};
 
@@ -66,6 +67,10 @@ pub struct Options {
     /// [cells](Limiter::tally): as many keys have one as in a fleet. Without it they are limits of
     /// this process alone.
     pub tally: bool,
+    /// Whether limits with the guarantee `share` are divided, by whoever collects what was counted
+    /// in their [cells](Limiter::shares): as many keys have one as in a fleet. Without it they are
+    /// limits of this process alone.
+    pub share: bool,
 }
 
 impl Options {
@@ -88,6 +93,7 @@ impl Default for Options {
             secret: Secret::random(),
             fleet: false,
             tally: false,
+            share: false,
         }
     }
 }
@@ -100,7 +106,7 @@ impl Limiter {
     /// When limits contradict each other; see [`replace`](Self::replace).
     pub fn new(limits: Vec<Limit>, options: Options) -> Result<Self, LimitError> {
         options.check()?;
-        let Options { keys_max, table_full, clock, secret, fleet, tally } = options;
+        let Options { keys_max, table_full, clock, secret, fleet, tally, share } = options;
         let core = Core {
             rules: Arc::new(ArcSwap::from_pointee(RuleSet::default())),
             table: Table::new(keys_max),
@@ -112,6 +118,7 @@ impl Limiter {
             changing: Mutex::new(()),
             member: fleet.then(|| Membership::new(keys_max)),
             tally: tally.then(|| Membership::new(keys_max)),
+            share: share.then(|| Divided::new(keys_max)),
         };
         let limiter = Self { core: Arc::new(core) };
         // Those of a fleet come with numbers.
@@ -161,7 +168,7 @@ impl Limiter {
         let rules = core.rules.load();
         let now = core.clock.now();
         core.each_want(&rules, request, |want| {
-            if rules.rules[want.rule as usize].credits().is_some() {
+            if rules.rules[want.rule as usize].is_others() {
                 return;
             }
             core.adjust(&rules, &want, |tuning, _| tuning.meter.map(|meter| meter.fresh(now)));
@@ -248,22 +255,44 @@ impl Limiter {
     /// As [`take_arrivals`](Self::take_arrivals), of keys that are counted in a store.
     #[must_use]
     pub fn take_tally_arrivals(&self) -> Vec<Arrival> {
-        self.core.tally.as_ref().map(Membership::take_arrivals).unwrap_or_default()
+        self.core.tally.as_ref().map(|of| of.names.take()).unwrap_or_default()
+    }
+
+    /// The cells of keys that nodes divide, if they do.
+    #[must_use]
+    pub fn shares(&self) -> Option<&Arc<Shares>> {
+        self.core.share.as_ref().map(|share| &share.shares)
+    }
+
+    /// What owners and workers are to know of the limits in force that the fleet shares or divides.
+    #[must_use]
+    pub fn fleet_rules(&self) -> FleetRules {
+        self.core.rules.load().of_fleet(&self.core.secret)
+    }
+
+    /// As [`take_arrivals`](Self::take_arrivals), of keys that nodes divide.
+    #[must_use]
+    pub fn take_share_arrivals(&self) -> Vec<Arrival> {
+        self.core.share.as_ref().map(|of| of.names.take()).unwrap_or_default()
     }
 
     /// The names of the keys that have got a cell of credit since the last time. At most 65,536 of
     /// them with 16 MiB of values are kept; of more the names are lost.
     #[must_use]
     pub fn take_arrivals(&self) -> Vec<Arrival> {
-        self.core.member.as_ref().map(Membership::take_arrivals).unwrap_or_default()
+        self.core.member.as_ref().map(|of| of.names.take()).unwrap_or_default()
     }
 
     /// How many names were lost.
     #[must_use]
     pub fn arrivals_dropped(&self) -> u64 {
-        let dropped =
-            |place: &Option<Membership>| place.as_ref().map_or(0, Membership::arrivals_dropped);
-        dropped(&self.core.member) + dropped(&self.core.tally)
+        let core = &*self.core;
+        let names = [
+            core.member.as_ref().map(|of| &of.names),
+            core.tally.as_ref().map(|of| &of.names),
+            core.share.as_ref().map(|of| &of.names),
+        ];
+        names.into_iter().flatten().map(NewNames::dropped).sum()
     }
 
     /// The limits in force, in their order.
@@ -307,7 +336,10 @@ impl Limiter {
     #[must_use]
     pub fn fleet_key(&self, number: FleetLimitId, parts: &[Part<'_>]) -> Option<KeyId> {
         let rules = self.core.rules.load();
-        let is_it = |rule: &&Arc<Rule>| rule.shared().is_some_and(|of| of.number == number);
+        let is_it = |rule: &&Arc<Rule>| {
+            rule.shared().is_some_and(|of| of.number == number)
+                || rule.divided().is_some_and(|of| of.number == number)
+        };
         let rule = rules.rules.iter().find(is_it)?;
         let is_path = rule.limit.path_steps().next().is_some();
         (is_path || rule.limit.key().len() == parts.len())
@@ -318,7 +350,8 @@ impl Limiter {
     #[must_use]
     pub fn keys_used(&self) -> u64 {
         let used = |credits: Option<&Arc<Credits>>| credits.map_or(0, |credits| credits.used());
-        self.core.table.used() + used(self.credits()) + used(self.tally())
+        let divided = self.shares().map_or(0, |shares| shares.used());
+        self.core.table.used() + used(self.credits()) + used(self.tally()) + divided
     }
 
     /// The time by this limiter's clock.
@@ -360,10 +393,13 @@ pub struct LimitStatus {
 
 impl Core {
     fn put_in_force(&self, draft: Draft, before: &RuleSet) -> Arc<RuleSet> {
-        let tally = self.tally.as_ref().map(|tally| &tally.credits);
+        let stores = Stores {
+            tally: self.tally.as_ref().map(|tally| &tally.credits),
+            shares: self.share.as_ref().map(|share| &share.shares),
+        };
         // From here on nothing takes long: between this reading and the store the rates before go
         // on.
-        let set = Arc::new(draft.at(self.clock.now(), before, tally));
+        let set = Arc::new(draft.at(self.clock.now(), before, stores));
         self.rules.store(set.clone());
         self.revision.set(if set.rules.is_empty() { NONE_IN_FORCE } else { set.revision });
         if set.changes_keys_of(before) {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::division::{Allotment, Demand};
 use crate::ring::RingEpoch;
 use crate::view::handover::Handover;
 use crate::view::{OwnerEpoch, Report, Snapshot};
@@ -43,18 +44,22 @@ pub struct ReportBatch {
     pub round_trip: Duration,
     /// The reports.
     pub reports: Vec<Report>,
+    /// What members of keys that nodes divide were asked for.
+    pub demands: Vec<Demand>,
 }
 
 /// Snapshots for one worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotBatch {
     /// The batch that it answers; `None` if it was not asked for. A report in the batch that has no
-    /// snapshot here was not applied.
+    /// snapshot or allotment here was not applied.
     pub answers: Option<u64>,
     /// In whose time they were made.
     pub owner_epoch: OwnerEpoch,
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
+    /// What members of keys that nodes divide are given.
+    pub allotments: Vec<Allotment>,
 }
 
 /// Why an owner applied nothing.

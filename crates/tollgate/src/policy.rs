@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::guarantee::default_cap;
+use crate::guarantee::{ShareMode, default_cap};
 use crate::key::KeyId;
 use crate::limit::Limit;
 use crate::mutant::lacks;
@@ -66,6 +66,19 @@ pub struct Numbered {
     pub generation: u64,
 }
 
+/// A limit that nodes divide, as its owners and workers need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShareLimit {
+    /// R: units per period, of all nodes.
+    pub rate: Rate,
+    /// B: units at once after a rest, of all nodes.
+    pub burst: u64,
+    /// What decides.
+    pub mode: ShareMode,
+    /// The revision that last changed the limit.
+    pub generation: u64,
+}
+
 /// One revision of the fleet's limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FleetRules {
@@ -75,6 +88,10 @@ pub struct FleetRules {
     pub limits: BTreeMap<FleetLimitId, ViewLimit>,
     /// Keys with an allowance of their own.
     pub overrides: BTreeMap<KeyId, FleetOverride>,
+    /// The limits that nodes divide.
+    pub shares: BTreeMap<FleetLimitId, ShareLimit>,
+    /// Keys with an allowance of their own under those, and whose they are.
+    pub share_overrides: BTreeMap<KeyId, (FleetLimitId, ShareLimit)>,
 }
 
 /// What one key has instead of what its limit says.
@@ -108,6 +125,13 @@ impl FleetRules {
         let own = self.overrides.get(&key).filter(is_of);
         own.map(|own| &own.view).or_else(|| self.limits.get(&id))
     }
+
+    /// The same under a limit that nodes divide.
+    #[must_use]
+    pub fn share(&self, key: KeyId, id: FleetLimitId) -> Option<&ShareLimit> {
+        let own = self.share_overrides.get(&key).filter(|(limit, _)| *limit == id);
+        own.map(|(_, own)| own).or_else(|| self.shares.get(&id))
+    }
 }
 
 /// A permission lives for so many cadences.
@@ -127,6 +151,7 @@ mod tests {
             revision: 1,
             limits: BTreeMap::from([(limit, view(10))]),
             overrides: BTreeMap::from([(key, FleetOverride { limit, view: view(50) })]),
+            ..FleetRules::default()
         };
         let burst = |key, limit| rules.limit(key, limit).map(|limit| limit.burst);
         assert_eq!((burst(key, limit), burst(other, limit)), (Some(50), Some(10)));

@@ -8,6 +8,13 @@ use crate::key::KeyId;
 use crate::ring::NodeId;
 use crate::time::Instant;
 
+/// What is reported: a key's view, or a member of a key's division by its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lot {
+    View(KeyId),
+    Share(KeyId, u64),
+}
+
 /// The ways to all owners.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
@@ -19,7 +26,7 @@ pub(crate) struct Pipeline {
 /// The way to one owner.
 #[derive(Debug)]
 struct Lane {
-    due: BTreeSet<(Instant, KeyId)>,
+    due: BTreeSet<(Instant, Lot)>,
     /// The last batches that were not answered yet, those that were given up among them: an answer
     /// that comes late tells how far away the owner is.
     unanswered: VecDeque<(u64, Instant)>,
@@ -38,7 +45,7 @@ struct UnderWay {
     batch: u64,
     sent_at: Instant,
     /// What is in it, and when that was due.
-    keys: Vec<(Instant, KeyId)>,
+    keys: Vec<(Instant, Lot)>,
 }
 
 impl Pipeline {
@@ -47,12 +54,12 @@ impl Pipeline {
     }
 
     /// A key is to be looked at, at `at`, on its way to `owner`.
-    pub(crate) fn schedule(&mut self, owner: NodeId, key: KeyId, at: Instant) {
+    pub(crate) fn schedule(&mut self, owner: NodeId, key: Lot, at: Instant) {
         self.lane(owner).due.insert((at, key));
     }
 
     /// A key is not to be looked at then, after all.
-    pub(crate) fn cancel(&mut self, owner: NodeId, key: KeyId, at: Instant) {
+    pub(crate) fn cancel(&mut self, owner: NodeId, key: Lot, at: Instant) {
         if let Some(lane) = self.lanes.get_mut(&owner) {
             lane.due.remove(&(at, key));
         }
@@ -60,7 +67,7 @@ impl Pipeline {
 
     /// An owner to whom a batch may go now, and what is due there: keys that are due within half a
     /// sync interval go along.
-    pub(crate) fn next_due(&mut self, now: Instant) -> Option<(NodeId, Vec<(Instant, KeyId)>)> {
+    pub(crate) fn next_due(&mut self, now: Instant) -> Option<(NodeId, Vec<(Instant, Lot)>)> {
         let soon = now.saturating_add(self.sync_interval / 2);
         let sync_interval = self.sync_interval;
         let ready = |lane: &Lane| lane.ready_at(sync_interval).is_some_and(|at| at <= now);
@@ -80,7 +87,7 @@ impl Pipeline {
     pub(crate) fn sent(
         &mut self,
         owner: NodeId,
-        keys: Vec<(Instant, KeyId)>,
+        keys: Vec<(Instant, Lot)>,
         now: Instant,
     ) -> (u64, Duration) {
         self.batches += 1;
@@ -102,7 +109,7 @@ impl Pipeline {
         owner: NodeId,
         batch: u64,
         now: Instant,
-    ) -> Vec<(Instant, KeyId)> {
+    ) -> Vec<(Instant, Lot)> {
         let Some(lane) = self.lanes.get_mut(&owner) else { return Vec::new() };
         let under_way = lane.under_way.take_if(|under_way| under_way.batch == batch);
         let keys = under_way.map(|under_way| under_way.keys).unwrap_or_default();

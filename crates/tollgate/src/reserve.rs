@@ -14,7 +14,7 @@ use crate::limiter::Limiter;
 use crate::mutant::lacks;
 use crate::policy::FleetLimitId;
 use crate::request::Request;
-use crate::rules::{Kind, Rule, RuleSet, Shared, Tallied};
+use crate::rules::{Divided, Kind, Rule, RuleSet, Shared, Tallied};
 use crate::time::Instant;
 
 /// An estimate that was charged, to be settled or cancelled. Dropped, the estimate stands.
@@ -192,6 +192,10 @@ impl Limiter {
                 Kind::Count(tallied) => {
                     return self.correct_tallied(rule, tallied, reserved, at, used);
                 }
+                Kind::Share(divided) => {
+                    self.correct_divided(divided, reserved, at, used);
+                    return None;
+                }
                 Kind::Open | Kind::Rate => {}
             }
             let done = if used <= reserved.cost {
@@ -252,6 +256,18 @@ impl Limiter {
         None
     }
 
+    fn correct_divided(&self, divided: &Divided, reserved: &Reserved, at: Instant, used: u64) {
+        let now = self.core.clock.now();
+        if used <= reserved.cost {
+            divided.shares.give_back(reserved.key, reserved.cost - used, at, now);
+            return;
+        }
+        let want = Want { rule: 0, key: reserved.key, cost: used - reserved.cost };
+        if let Some(part) = divided.part(reserved.key) {
+            divided.shares.owe(&divided.asks(&want, &part.dividing), now);
+        }
+    }
+
     /// Charges a key whether it has room or not, and returns what could not be charged.
     ///
     /// A key that has left the table comes back with what it has room for, and owes the rest. In a
@@ -283,6 +299,7 @@ fn reserved(rules: &RuleSet, want: &Want, descriptor: usize, now: Instant) -> Op
             rule.shared_meter(shared, want.key).map(|_| (rule.tuning.number, 0))?
         }
         Kind::Count(tallied) => tallied.counting(want.key).map(|_| (rule.tuning.number, 0))?,
+        Kind::Share(divided) => divided.part(want.key).map(|_| (rule.tuning.number, 0))?,
         Kind::Open | Kind::Rate => {
             let (_, tuning) = rules.tuning_for(rule, want.key);
             (tuning.number, tuning.meter?.fresh(now))

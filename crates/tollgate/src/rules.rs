@@ -5,6 +5,7 @@
 //! A change that a meter can bend to keeps its tuning; one that it cannot gets the next number, and
 //! states under the old one are converted when they are met.
 
+mod divided;
 mod draft;
 mod shared;
 mod tallied;
@@ -16,7 +17,6 @@ use std::sync::Arc;
 use crate::allowance::Allowance;
 use crate::cell::Meta;
 use crate::counts::LimitCounts;
-use crate::credits::Credits;
 use crate::decision::LimitId;
 use crate::gcra::{Meter, Oversize};
 use crate::guarantee::Guarantee;
@@ -31,8 +31,9 @@ use crate::table::Visit;
 use crate::time::{Clock, Instant};
 use crate::walk::{Hows, Paths, key_parts};
 
-pub(crate) use draft::Draft;
+pub(crate) use divided::Divided;
 use draft::DraftLimit;
+pub(crate) use draft::{Draft, Stores};
 pub(crate) use shared::Shared;
 pub(crate) use tallied::{Counting, Tallied};
 pub use tallied::{TallyLimit, TallyRules};
@@ -107,6 +108,8 @@ pub(crate) enum Kind {
     Credit(Shared),
     /// What was counted here, beside what a store has.
     Count(Tallied),
+    /// This node's part of what a fleet divides.
+    Share(Divided),
 }
 
 /// How the state of a key is read; no meter when everything passes.
@@ -226,33 +229,32 @@ impl RuleSet {
         let overridden = self.overrides.iter().map(move |(key, tuning)| (*key, rule_at(tuning)));
         let is_metered = |rule: &&Arc<Rule>| match rule.kind {
             Kind::Rate => rule.tuning.meter.is_some(),
-            Kind::Open | Kind::Credit(_) | Kind::Count(_) => false,
+            Kind::Open | Kind::Credit(_) | Kind::Count(_) | Kind::Share(_) => false,
         };
         let anchors = self.rules.iter().filter(is_metered);
         anchors.map(|rule| (rule.anchor, &**rule)).chain(overridden)
     }
 
-    fn add(
-        &mut self,
-        draft: DraftLimit,
-        position: u32,
-        before: &Self,
-        tally: Option<&Arc<Credits>>,
-    ) {
+    fn add(&mut self, draft: DraftLimit, position: u32, before: &Self, stores: Stores<'_>) {
         let DraftLimit { limit, salt, keys, old, group, replaces, of_fleet } = draft;
         let old = old.map(|old| &*before.rules[old as usize]);
         // Another key is another set of cells, even under one name, and so is credit.
-        let old_cells = old.filter(|old| old.salt == salt && old.credits().is_none());
+        let old_cells = old.filter(|old| old.salt == salt && !old.is_others());
         let in_fleet = of_fleet.as_ref().map(|of_fleet| of_fleet.generation);
         let id = old.map_or_else(|| LimitId(post_increment(&mut self.next.limit)), |old| old.id);
-        let (tuning, kind) = match (limit.guarantee(), of_fleet, tally) {
-            (Guarantee::Eventual, Some(of_fleet), _) => self.share(&limit, of_fleet, &keys),
-            (Guarantee::Tally, _, Some(credits)) => {
+        let Stores { tally, shares } = stores;
+        let (tuning, kind) = match (limit.guarantee(), of_fleet, tally, shares) {
+            (Guarantee::Eventual, Some(of_fleet), ..) => self.share(&limit, of_fleet, &keys),
+            (Guarantee::Tally, _, Some(credits), _) => {
                 let number = self.number_of(&salt);
                 self.tally(&limit, number, credits, &keys)
             }
+            (Guarantee::Share, of_fleet, _, Some(shares)) => {
+                let number = of_fleet.map_or_else(|| self.number_of(&salt), |of| of.number);
+                self.divide(&limit, number, shares, &keys)
+            }
             // Alone it is all of its fleet.
-            (Guarantee::Local | Guarantee::Eventual | Guarantee::Tally, _, _) => {
+            (Guarantee::Local | Guarantee::Eventual | Guarantee::Tally | Guarantee::Share, ..) => {
                 self.tune_all(&limit, &keys, position, old_cells, before)
             }
         };
@@ -281,11 +283,14 @@ impl RuleSet {
         }));
     }
 
-    /// The number of a limit that is counted in a store: the same whenever it is in force, since
+    /// The number of a limit that has none of a fleet: the same whenever it is in force, since
     /// its cells outlive it.
     fn number_of(&self, salt: &Salt) -> FleetLimitId {
         let is_taken = |number| {
-            let of = |rule: &Arc<Rule>| rule.tallied().is_some_and(|of| of.number == number);
+            let of = |rule: &Arc<Rule>| {
+                rule.tallied().is_some_and(|of| of.number == number)
+                    || rule.divided().is_some_and(|of| of.number == number)
+            };
             self.rules.iter().any(of)
         };
         let first = salt.number();
@@ -423,9 +428,13 @@ mod tests {
     fn a_key_owes_what_it_spent_under_the_old_rules_and_not_the_time_in_which_it_did() {
         let (secret, (clock, hand)) = (Secret::random(), Clock::manual());
         let before = RuleSet::default();
-        let before = draft("1000000/s", &before, &secret).at(Instant::ZERO, &before, None);
-        let after =
-            draft("1/s", &before, &secret).at(Instant::from_nanos(1_000_000_000), &before, None);
+        let before =
+            draft("1000000/s", &before, &secret).at(Instant::ZERO, &before, Stores::default());
+        let after = draft("1/s", &before, &secret).at(
+            Instant::from_nanos(1_000_000_000),
+            &before,
+            Stores::default(),
+        );
         hand.advance(Duration::from_secs(10));
         let (old, new) = (&before.rules[0], &after.rules[0]);
         let key = old.key_with(&secret, &["a".into()]);
@@ -444,8 +453,9 @@ mod tests {
     fn a_set_does_not_forget_what_a_later_one_numbered() {
         let secret = Secret::random();
         let before = RuleSet::default();
-        let before = draft("1000000/s", &before, &secret).at(Instant::ZERO, &before, None);
-        let after = draft("1/s", &before, &secret).at(Instant::ZERO, &before, None);
+        let before =
+            draft("1000000/s", &before, &secret).at(Instant::ZERO, &before, Stores::default());
+        let after = draft("1/s", &before, &secret).at(Instant::ZERO, &before, Stores::default());
         let (meta, _) = after.tuning_for(&after.rules[0], KeyId { high: 9, low: 9 });
         assert!(!before.is_as_new(meta, u64::MAX / 2, Instant::ZERO));
     }

@@ -56,7 +56,7 @@ pub struct LimitSpec<'a> {
     /// and the product at least 1; excludes `burst`.
     pub burst_ratio: Option<f64>,
     /// The guarantee that the limit needs (see [`Guarantee`](crate::Guarantee)): `local`, the
-    /// default, `eventual`, or `tally`, whose windows are the period of the rate: a whole number of
+    /// default, `eventual`, `share`, or `tally`, whose windows are the period of the rate: a whole number of
     /// seconds, the same for all overrides.
     pub guarantee: &'a str,
     /// b, the most units that one worker of a fleet may hold of a key, unless a single cost is
@@ -75,7 +75,10 @@ pub struct LimitSpec<'a> {
     /// meets the threshold is limited, and a key's first request passes whatever it costs. Only
     /// with `tally`.
     pub count: Option<&'a str>,
-    /// What becomes of a cost above the burst. With `eventual` it never passes.
+    /// What decides (see [`ShareMode`](crate::ShareMode)): `disabled`, `local`, `global`, the
+    /// default, `local-shadow-global` or `global-shadow-local`. Only with `share`.
+    pub mode: Option<&'a str>,
+    /// What becomes of a cost above the burst. With `eventual` and `share` it never passes.
     pub oversize: Oversize,
     /// Evaluate and count, never deny.
     pub shadow: bool,
@@ -102,6 +105,7 @@ impl LimitSpec<'_> {
         bootstrap: None,
         on_stale: None,
         count: None,
+        mode: None,
         oversize: Oversize::Never,
         shadow: false,
         overrides: &[],

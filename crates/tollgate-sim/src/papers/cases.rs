@@ -47,7 +47,12 @@ fn tell(node: &mut Node, input: Input, at: Nanos) -> Vec<Message> {
         match node.poll() {
             Output::Send { message, .. } => messages.push(message),
             Output::Timeout(_) => return messages,
-            Output::Permit { .. } | Output::Evict { .. } | Output::Event(_) => {}
+            Output::Permit { .. }
+            | Output::Evict { .. }
+            | Output::Give { .. }
+            | Output::Allot { .. }
+            | Output::EvictShare { .. }
+            | Output::Event(_) => {}
         }
     }
 }
@@ -70,8 +75,8 @@ fn report(node: &mut Node, start: u64, sequence: u64, taken: u64, at: Nanos) -> 
         base: 0,
     };
     let ring_epoch = RingEpoch::new(1);
-    let batch =
-        ReportBatch { batch: at, ring_epoch, round_trip: Duration::ZERO, reports: vec![report] };
+    let (reports, demands) = (vec![report], Vec::new());
+    let batch = ReportBatch { batch: at, ring_epoch, round_trip: Duration::ZERO, reports, demands };
     let input = Input::Message { from: NodeId::new(2), message: Message::Reports(batch) };
     let answers = tell(node, input, at);
     let [Message::Snapshots(answer)] = &answers[..] else { panic!("{answers:?}") };

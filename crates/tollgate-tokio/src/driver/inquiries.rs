@@ -179,6 +179,7 @@ impl Driver {
                 kept.parts = Some(arrival.parts);
             }
         }
+        self.take_share_names();
     }
 
     /// The names of keys, as far as they have a cell here.
@@ -201,4 +202,4 @@ const SEARCHES_MAX: usize = 16;
 /// Keys that are looked through in one turn: less than a millisecond.
 const SEARCH_KEYS: usize = 2_048;
 /// The values of a key that has longer ones are not kept.
-const NAME_BYTES_MAX: usize = 512;
+pub(super) const NAME_BYTES_MAX: usize = 512;

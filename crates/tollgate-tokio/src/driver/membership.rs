@@ -141,6 +141,7 @@ impl Driver {
     fn turn_ring(&mut self, change: RingChange, age: Duration, is_restart: bool) {
         let (epoch, members) = (change.ring.epoch().get(), change.ring.members().len());
         let start = self.start;
+        self.shares.set_members(members as u64);
         self.tell(Input::Ring { change, age, start, is_restart });
         let now = self.clock.now();
         // So that a replica that pushed it need not push it again.

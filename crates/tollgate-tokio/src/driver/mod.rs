@@ -7,6 +7,7 @@ mod cells;
 mod inquiries;
 mod membership;
 mod questions;
+mod shares;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,18 +17,19 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tollgate::coordinator::{Lease, Revision};
 use tollgate::{
     Clock, Credits, Event, FleetRules, Input, Instant, KeyId, Limiter, Message, Node, NodeId,
-    Output, SnapshotBatch,
+    Output, Shares, SnapshotBatch,
 };
 use tracing::{debug, warn};
 
 use crate::delays::Delays;
 use crate::door::Routes;
 use crate::join::{Joined, Joining};
-use crate::keys::Inquiry;
+use crate::keys::{Inquiry, KeyParts};
 use crate::links::{Inbox, Links};
 use crate::policy::Policies;
 use crate::sessions::{Heard, Replicas};
 use crate::status::{EventCounts, MemberStatus};
+use crate::streams::Streams;
 use crate::waiting::Waiting;
 use crate::wire::PeerFrame;
 use cells::Kept;
@@ -45,6 +47,7 @@ pub(crate) struct Driver {
     pub(crate) limiter: Limiter,
     pub(crate) routes: Arc<Routes>,
     pub(crate) credits: Arc<Credits>,
+    pub(crate) shares: Arc<Shares>,
     pub(crate) clock: Clock,
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) links: Links,
@@ -67,7 +70,11 @@ pub(crate) struct Driver {
 pub(crate) struct Shared {
     /// Cells have become dirty since the last drain.
     pub(crate) dirty: Notify,
+    /// Cells of keys that nodes divide have.
+    pub(crate) shares_dirty: Notify,
     pub(crate) status: watch::Sender<MemberStatus>,
+    /// What streams ask, and who is told what they have.
+    pub(crate) streams: Streams,
     /// From when a batch of reports was sent to when its answer came.
     pub(crate) report_delays: Delays,
     /// How old what a permission stands on was when it came.
@@ -90,6 +97,11 @@ pub(crate) struct State {
     drained_at: Instant,
     /// Cells are dirty, and are drained then.
     drains_at: Option<Instant>,
+    /// The same of keys that nodes divide.
+    shares_drained_at: Instant,
+    shares_drain_at: Option<Instant>,
+    /// What those keys are made of, as far as it is known.
+    share_names: HashMap<KeyId, KeyParts>,
     published_at: Instant,
     is_ready: bool,
     phase: Phase,
@@ -153,6 +165,11 @@ impl Driver {
                     let at = self.state.drained_at.saturating_add(DRAIN_GAP);
                     self.state.drains_at = Some(at.max(self.clock.now()));
                 }
+                () = shared.shares_dirty.notified(), if self.state.shares_drain_at.is_none() => {
+                    let at = self.state.shares_drained_at.saturating_add(SHARES_DRAIN_GAP);
+                    self.state.shares_drain_at = Some(at.max(self.clock.now()));
+                }
+                () = shared.streams.changed() => self.handle_streams(),
                 () = sleep_until(&self.clock, wakes_at), if resting => {}
                 () = std::future::ready(()), if !resting => {}
             }
@@ -169,6 +186,7 @@ impl Driver {
         let due = [
             state.wakes_at,
             state.drains_at.unwrap_or(Instant::MAX),
+            state.shares_drain_at.unwrap_or(Instant::MAX),
             self.lease.heartbeat_at(),
             state.phase.looks_at(),
             state.published_at.saturating_add(self.publish_interval()),
@@ -182,7 +200,13 @@ impl Driver {
         if self.state.drains_at.is_some_and(|at| at <= now) {
             self.settle();
         }
+        if self.state.shares_drain_at.is_some_and(|at| at <= now) {
+            self.drain_shares();
+            self.settle();
+        }
         if self.state.wakes_at <= now {
+            // What is due is to be told as it is now.
+            self.drain_shares();
             self.tell(Input::Timeout);
         }
         self.keep_session(now);
@@ -255,6 +279,16 @@ impl Driver {
                         let gone = self.evict(key, taken);
                         inputs.push_back(Input::Evicted { key, gone });
                     }
+                    Output::Give { key, given } => {
+                        self.shares.give(key, &given, self.clock.now());
+                    }
+                    Output::Allot { key, stream, rate } => {
+                        self.shared.streams.allot(key, stream, rate);
+                    }
+                    Output::EvictShare { key, position } => {
+                        let gone = self.evict_share(key, position);
+                        inputs.push_back(Input::ShareEvicted { key, gone });
+                    }
                     Output::Send { to, message } => self.send(to, message),
                     Output::Event(event) => self.note(event),
                     Output::Timeout(at) => {
@@ -278,9 +312,15 @@ impl Driver {
         }
         match message {
             // What nobody asked for has no bound of its own.
-            Message::Snapshots(batch) if batch.snapshots.len() > SNAPSHOTS_MAX => {
+            Message::Snapshots(batch) if batch.answers.is_none() => {
                 for snapshots in batch.snapshots.chunks(SNAPSHOTS_MAX) {
-                    let part = SnapshotBatch { snapshots: snapshots.to_vec(), ..batch };
+                    let (snapshots, allotments) = (snapshots.to_vec(), Vec::new());
+                    let part = SnapshotBatch { snapshots, allotments, ..batch };
+                    self.links.send(to, &PeerFrame::Message(Message::Snapshots(part)));
+                }
+                for allotments in batch.allotments.chunks(SNAPSHOTS_MAX) {
+                    let (snapshots, allotments) = (Vec::new(), allotments.to_vec());
+                    let part = SnapshotBatch { snapshots, allotments, ..batch };
                     self.links.send(to, &PeerFrame::Message(Message::Snapshots(part)));
                 }
             }
@@ -362,6 +402,9 @@ async fn sleep_until(clock: &Clock, at: Instant) {
 /// Cells are drained no sooner again, unless something else happens: one that is drained more often
 /// costs more and tells nothing more, since no report goes sooner than half a sync interval.
 const DRAIN_GAP: Duration = Duration::from_millis(1);
+/// The same of keys that nodes divide, which are reported each second: who begins to deny is to say
+/// so at once.
+const SHARES_DRAIN_GAP: Duration = Duration::from_millis(20);
 /// How often the member's status is told.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(250);
 /// The same while it is not ready.

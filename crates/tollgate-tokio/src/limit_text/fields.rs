@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tollgate::tally::OnStale;
 use tollgate::{
     Allowance, DEFAULT_DOMAIN, Guarantee, Limit, LimitError, LimitSpec, OverrideSpec, Oversize,
-    StepSpec,
+    ShareMode, StepSpec,
 };
 
 /// A limit as it is written. What is left out of its JSON has its default; a field that is not
@@ -51,6 +51,8 @@ pub struct LimitFields {
     pub on_stale: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
     #[serde(default, skip_serializing_if = "OversizeWord::is_never")]
     pub oversize: OversizeWord,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -220,6 +222,10 @@ impl LimitFields {
                 .filter(|on_stale| *on_stale != OnStale::default())
                 .map(|on_stale| text(on_stale.name())),
             count: limit.counts_offered().filter(|offered| *offered).map(|_| text("offered")),
+            mode: limit
+                .share_mode()
+                .filter(|mode| *mode != ShareMode::default())
+                .map(|mode| text(mode.name())),
             oversize: limit.oversize().into(),
             shadow: limit.is_shadow(),
             overrides: limit.overrides().iter().map(of_override).collect(),
@@ -255,6 +261,7 @@ impl LimitFields {
             bootstrap: self.bootstrap,
             on_stale: self.on_stale.as_deref(),
             count: self.count.as_deref(),
+            mode: self.mode.as_deref(),
             oversize: self.oversize.into(),
             shadow: self.shadow,
             overrides: &overrides,

@@ -1,8 +1,9 @@
 //! What nodes say to each other, as bytes. `docs/protocol.md` has the fields in their order.
 
 use tollgate::{
-    CellEpoch, FleetLimitId, HandedKey, HandedRecord, Handover, Instant, KeyId, Message, NodeId,
-    OwnerEpoch, Rate, Refusal, Report, ReportBatch, RingEpoch, Snapshot, SnapshotBatch, Stamp,
+    Allotment, CellEpoch, Demand, FleetLimitId, HandedKey, HandedRecord, Handover, Instant, KeyId,
+    Message, NodeId, OwnerEpoch, Rate, Refusal, Report, ReportBatch, RingEpoch, Snapshot,
+    SnapshotBatch, Stamp,
 };
 
 use super::bytes::{Put, Take, WireError};
@@ -30,11 +31,19 @@ impl PeerFrame {
         match self {
             Self::Message(Message::Reports(batch)) => {
                 put_reports(out, batch);
-                REPORTS
+                if batch.demands.is_empty() {
+                    return REPORTS;
+                }
+                put_demands(out, &batch.demands);
+                DEMANDS
             }
             Self::Message(Message::Snapshots(batch)) => {
                 put_snapshots(out, batch);
-                SNAPSHOTS
+                if batch.allotments.is_empty() {
+                    return SNAPSHOTS;
+                }
+                put_allotments(out, &batch.allotments);
+                ALLOTMENTS
             }
             Self::Message(Message::Refused { batch, why }) => {
                 out.put(*batch);
@@ -88,6 +97,16 @@ impl PeerFrame {
         let frame = match kind {
             REPORTS => Self::Message(Message::Reports(take_reports(&mut take)?)),
             SNAPSHOTS => Self::Message(Message::Snapshots(take_snapshots(&mut take)?)),
+            DEMANDS => {
+                let reports = take_reports(&mut take)?;
+                let demands = take_demands(&mut take)?;
+                Self::Message(Message::Reports(ReportBatch { demands, ..reports }))
+            }
+            ALLOTMENTS => {
+                let snapshots = take_snapshots(&mut take)?;
+                let allotments = take_allotments(&mut take)?;
+                Self::Message(Message::Snapshots(SnapshotBatch { allotments, ..snapshots }))
+            }
             NOT_OWNER => {
                 let batch = take.number()?;
                 let why = Refusal::NotOwner { ring_epoch: RingEpoch::new(take.number()?) };
@@ -203,7 +222,60 @@ fn take_reports(take: &mut Take<'_>) -> Result<ReportBatch, WireError> {
             base: take.number()?,
         });
     }
-    Ok(ReportBatch { batch, ring_epoch, round_trip, reports })
+    Ok(ReportBatch { batch, ring_epoch, round_trip, reports, demands: Vec::new() })
+}
+
+fn put_demands(out: &mut Vec<u8>, demands: &[Demand]) {
+    out.put(demands.len() as u64);
+    for demand in demands {
+        put_key(out, demand.key);
+        out.put(u64::from(demand.limit.0));
+        out.put(demand.generation);
+        out.put(demand.stream);
+        put_epoch(out, demand.epoch);
+        out.put(demand.sequence);
+        out.put(demand.allowed);
+        out.put(demand.denied);
+        out.put_duration(demand.elapsed);
+        out.put_duration(demand.interval);
+        put_amount(out, demand.holds);
+        out.put_u8(u8::from(demand.is_last));
+    }
+}
+
+fn take_demands(take: &mut Take<'_>) -> Result<Vec<Demand>, WireError> {
+    let count = take.count(KEY_BYTES + DEMAND_FIELDS)?;
+    if count == 0 {
+        return Err(WireError::Malformed("number of demands"));
+    }
+    let mut demands = Vec::with_capacity(count);
+    for _ in 0..count {
+        demands.push(Demand {
+            key: take_key(take)?,
+            limit: FleetLimitId(take.small("limit")?),
+            generation: take.number()?,
+            stream: take.number()?,
+            epoch: take_epoch(take)?,
+            sequence: take.number()?,
+            allowed: take.number()?,
+            denied: take.number()?,
+            elapsed: take.duration()?,
+            interval: take.duration()?,
+            holds: take_amount(take)?,
+            is_last: take.flag("last report")?,
+        });
+    }
+    Ok(demands)
+}
+
+/// Units a second, as a number of 64 bits behind the point of IEEE 754.
+fn put_amount(out: &mut Vec<u8>, amount: f64) {
+    out.put_raw(&amount.to_bits().to_le_bytes());
+}
+
+/// Whether it makes sense is for whoever it is told.
+fn take_amount(take: &mut Take<'_>) -> Result<f64, WireError> {
+    Ok(f64::from_bits(u64::from_le_bytes(take.array()?)))
 }
 
 fn put_snapshots(out: &mut Vec<u8>, batch: &SnapshotBatch) {
@@ -251,7 +323,46 @@ fn take_snapshots(take: &mut Take<'_>) -> Result<SnapshotBatch, WireError> {
             stamp: Instant::from_nanos(take.number()?),
         });
     }
-    Ok(SnapshotBatch { answers, owner_epoch, snapshots })
+    Ok(SnapshotBatch { answers, owner_epoch, snapshots, allotments: Vec::new() })
+}
+
+fn put_allotments(out: &mut Vec<u8>, allotments: &[Allotment]) {
+    out.put(allotments.len() as u64);
+    for given in allotments {
+        put_key(out, given.key);
+        out.put(given.stream);
+        put_epoch(out, given.epoch);
+        out.put(given.version);
+        out.put(given.ack_sequence);
+        out.put(given.generation);
+        put_amount(out, given.rate);
+        put_amount(out, given.weight);
+        put_amount(out, given.used);
+        out.put(given.members);
+    }
+}
+
+fn take_allotments(take: &mut Take<'_>) -> Result<Vec<Allotment>, WireError> {
+    let count = take.count(KEY_BYTES + ALLOTMENT_FIELDS)?;
+    if count == 0 {
+        return Err(WireError::Malformed("number of allotments"));
+    }
+    let mut allotments = Vec::with_capacity(count);
+    for _ in 0..count {
+        allotments.push(Allotment {
+            key: take_key(take)?,
+            stream: take.number()?,
+            epoch: take_epoch(take)?,
+            version: take.number()?,
+            ack_sequence: take.number()?,
+            generation: take.number()?,
+            rate: take_amount(take)?,
+            weight: take_amount(take)?,
+            used: take_amount(take)?,
+            members: take.number()?,
+        });
+    }
+    Ok(allotments)
 }
 
 fn put_handover(out: &mut Vec<u8>, handover: &Handover) {
@@ -328,6 +439,9 @@ pub(super) const KEY_BYTES: usize = 12;
 /// Fields take a byte or more each.
 const REPORT_FIELDS: usize = 13;
 const SNAPSHOT_FIELDS: usize = 13;
+/// An amount takes eight of them.
+const DEMAND_FIELDS: usize = 11 + 8;
+const ALLOTMENT_FIELDS: usize = 7 + 3 * 8;
 const HANDED_FIELDS: usize = 8;
 const RECORD_FIELDS: usize = 12;
 
@@ -341,3 +455,6 @@ const PING: u8 = 7;
 const PONG: u8 = 8;
 const INQUIRY: u8 = 9;
 const TOLD: u8 = 10;
+/// Reports with demands, and snapshots with allotments: a batch without has the kind before.
+const DEMANDS: u8 = 11;
+const ALLOTMENTS: u8 = 12;

@@ -7,9 +7,9 @@ use proptest::option;
 use proptest::prelude::*;
 use tollgate::coordinator::Revision;
 use tollgate::{
-    CellEpoch, FleetLimitId, HandedKey, HandedRecord, Handover, Instant, KeyId, LimitUnits,
-    Message, NodeId, OwnedKey, OwnerEpoch, Rate, Refusal, Report, ReportBatch, RingEpoch, Snapshot,
-    SnapshotBatch, SpentKey, Stamp,
+    Allotment, CellEpoch, Demand, FleetLimitId, HandedKey, HandedRecord, Handover, Instant, KeyId,
+    LimitUnits, Message, NodeId, OwnedKey, OwnerEpoch, Rate, Refusal, Report, ReportBatch,
+    RingEpoch, Snapshot, SnapshotBatch, SpentKey, Stamp,
 };
 
 use super::bytes::{Put, Take};
@@ -128,24 +128,74 @@ fn handed() -> impl Strategy<Value = HandedKey> {
     )
 }
 
+fn demand() -> impl Strategy<Value = Demand> {
+    let numbers = any::<[u64; 5]>();
+    let amount = 0.0..1e12_f64;
+    (key(), limit(), cell_epoch(), numbers, duration(), duration(), amount, any::<bool>()).prop_map(
+        |(key, limit, epoch, numbers, elapsed, interval, holds, is_last)| {
+            let [generation, stream, sequence, allowed, denied] = numbers;
+            Demand {
+                key,
+                limit,
+                generation,
+                stream,
+                epoch,
+                sequence,
+                allowed,
+                denied,
+                elapsed,
+                interval,
+                holds,
+                is_last,
+            }
+        },
+    )
+}
+
+fn allotment() -> impl Strategy<Value = Allotment> {
+    let amounts = (0.0..1e12_f64, 0.0..1.0_f64, 0.0..1e12_f64);
+    (key(), cell_epoch(), any::<[u64; 5]>(), amounts).prop_map(
+        |(key, epoch, [stream, version, ack_sequence, generation, members], amounts)| {
+            let (rate, weight, used) = amounts;
+            Allotment {
+                key,
+                stream,
+                epoch,
+                version,
+                ack_sequence,
+                generation,
+                rate,
+                weight,
+                used,
+                members,
+            }
+        },
+    )
+}
+
 fn message() -> impl Strategy<Value = Message> {
     let epoch = || any::<u64>().prop_map(RingEpoch::new);
     prop_oneof![
-        (any::<u64>(), epoch(), duration(), vec(report(), 0..4)).prop_map(
-            |(batch, ring_epoch, round_trip, reports)| Message::Reports(ReportBatch {
+        (any::<u64>(), epoch(), duration(), vec(report(), 0..4), vec(demand(), 0..3)).prop_map(
+            |(batch, ring_epoch, round_trip, reports, demands)| Message::Reports(ReportBatch {
                 batch,
                 ring_epoch,
                 round_trip,
-                reports
+                reports,
+                demands
             })
         ),
-        (option::of(1..u64::MAX), epoch(), any::<u64>(), vec(snapshot(), 0..4)).prop_map(
-            |(answers, ring, start, snapshots)| Message::Snapshots(SnapshotBatch {
-                answers,
-                owner_epoch: OwnerEpoch { ring, start },
-                snapshots
-            })
-        ),
+        (
+            option::of(1..u64::MAX),
+            epoch(),
+            any::<u64>(),
+            vec(snapshot(), 0..4),
+            vec(allotment(), 0..3)
+        )
+            .prop_map(|(answers, ring, start, snapshots, allotments)| {
+                let owner_epoch = OwnerEpoch { ring, start };
+                Message::Snapshots(SnapshotBatch { answers, owner_epoch, snapshots, allotments })
+            }),
         (any::<u64>(), epoch()).prop_map(|(batch, ring_epoch)| Message::Refused {
             batch,
             why: Refusal::NotOwner { ring_epoch }
@@ -348,6 +398,7 @@ fn a_report_and_a_snapshot_have_the_bytes_that_they_always_had() {
         ring_epoch: RingEpoch::new(2),
         round_trip: Duration::from_nanos(200),
         reports: vec![report],
+        demands: Vec::new(),
     };
     let mut body = Vec::new();
     let kind = PeerFrame::Message(Message::Reports(batch)).encode(&mut body);
@@ -373,7 +424,12 @@ fn a_report_and_a_snapshot_have_the_bytes_that_they_always_had() {
         stamp: Instant::from_nanos(9),
     };
     let owner_epoch = OwnerEpoch { ring: RingEpoch::new(2), start: 7 };
-    let batch = SnapshotBatch { answers: None, owner_epoch, snapshots: vec![snapshot] };
+    let batch = SnapshotBatch {
+        answers: None,
+        owner_epoch,
+        snapshots: vec![snapshot],
+        allotments: Vec::new(),
+    };
     let mut body = Vec::new();
     let kind = PeerFrame::Message(Message::Snapshots(batch)).encode(&mut body);
     let expected = [
@@ -382,6 +438,68 @@ fn a_report_and_a_snapshot_have_the_bytes_that_they_always_had() {
         5, 172, 2, 1, 6, 232, 7, 2, 242, 7, 20, 5, 3, 172, 2, 4, 9,
     ];
     assert_eq!((kind, &body[..]), (2, &expected[..]));
+}
+
+#[test]
+fn a_demand_and_an_allotment_have_the_bytes_that_they_always_had() {
+    let key = KeyId::from_bits(0x0102_0304_0506_0708, 0x090A_0B0C);
+    let (limit, epoch) = (FleetLimitId(3), CellEpoch { start: 5, cell: 300 });
+    let demand = Demand {
+        key,
+        limit,
+        generation: 4,
+        stream: 1,
+        epoch,
+        sequence: 6,
+        allowed: 1_000,
+        denied: 2,
+        elapsed: Duration::from_nanos(300),
+        interval: Duration::from_nanos(7),
+        holds: 1.5,
+        is_last: true,
+    };
+    let batch = ReportBatch {
+        batch: 1,
+        ring_epoch: RingEpoch::new(2),
+        round_trip: Duration::from_nanos(200),
+        reports: Vec::new(),
+        demands: vec![demand],
+    };
+    let mut body = Vec::new();
+    let kind = PeerFrame::Message(Message::Reports(batch)).encode(&mut body);
+    let expected = [
+        1, 2, 200, 1, 0, 1, // batch, ring, round trip, no report, one demand
+        8, 7, 6, 5, 4, 3, 2, 1, 12, 11, 10, 9, // key
+        3, 4, 1, 5, 172, 2, 6, 232, 7, 2, 172, 2, 7, // up to the interval
+        0, 0, 0, 0, 0, 0, 248, 63, 1, // 1.5, the last
+    ];
+    assert_eq!((kind, &body[..]), (11, &expected[..]));
+    let given = Allotment {
+        key,
+        stream: 1,
+        epoch,
+        version: 2,
+        ack_sequence: 6,
+        generation: 4,
+        rate: 1.5,
+        weight: 0.5,
+        used: 3.0,
+        members: 9,
+    };
+    let owner_epoch = OwnerEpoch { ring: RingEpoch::new(2), start: 7 };
+    let (answers, snapshots, allotments) = (Some(1), Vec::new(), vec![given]);
+    let batch = SnapshotBatch { answers, owner_epoch, snapshots, allotments };
+    let mut body = Vec::new();
+    let kind = PeerFrame::Message(Message::Snapshots(batch)).encode(&mut body);
+    let expected = [
+        1, 2, 7, 0, 1, // answer, ring, start, no snapshot, one allotment
+        8, 7, 6, 5, 4, 3, 2, 1, 12, 11, 10, 9, // key
+        1, 5, 172, 2, 2, 6, 4, // up to the generation
+        0, 0, 0, 0, 0, 0, 248, 63, // 1.5
+        0, 0, 0, 0, 0, 0, 224, 63, // 0.5
+        0, 0, 0, 0, 0, 0, 8, 64, 9, // 3, members
+    ];
+    assert_eq!((kind, &body[..]), (12, &expected[..]));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! itself, so that of several limits those that are not to blame are told of none.
 
 use crate::cell::Meta;
-use crate::charge::{Core, Passed, Step, TableFull, Trace, Want};
+use crate::charge::{By, Core, Passed, Step, TableFull, Trace, Want};
 use crate::counts::Event;
 use crate::credits::{Asked, Charged};
 use crate::decision::{Outcome, Reason};
@@ -178,8 +178,9 @@ impl Core {
     #[cold]
     pub(crate) fn arrived(&self, rule: &Rule, key: KeyId, want: &Want, names: Names<'_>) {
         let (place, limit) = match &rule.kind {
-            Kind::Credit(shared) => (&self.member, shared.number),
-            Kind::Count(tallied) => (&self.tally, tallied.number),
+            Kind::Credit(shared) => (self.member.as_ref().map(|of| &of.names), shared.number),
+            Kind::Count(tallied) => (self.tally.as_ref().map(|of| &of.names), tallied.number),
+            Kind::Share(divided) => (self.share.as_ref().map(|of| &of.names), divided.number),
             Kind::Open | Kind::Rate => return,
         };
         let Some(place) = place else { return };
@@ -207,7 +208,7 @@ impl<'r> Step<'r> {
             }
             Charged::Full => (Outcome::Denied(Reason::KeyTableFull), 0, Trace::None),
         };
-        Self { outcome, tat: left, meter: Some(meter), trace }
+        Self { outcome, tat: left, meter: Some(By::Rule(meter)), trace }
     }
 }
 

@@ -5,7 +5,7 @@
 //! is known elsewhere.
 
 use crate::cell::Meta;
-use crate::charge::{Core, Passed, Step, TableFull, Trace, Want};
+use crate::charge::{By, Core, Passed, Step, TableFull, Trace, Want};
 use crate::counts::Event;
 use crate::credits::{Asked, Charged};
 use crate::decision::{Outcome, Reason};
@@ -110,7 +110,7 @@ impl Core {
             TableFull::Deny => Outcome::Denied(Reason::KeyTableFull),
         };
         rule.counts.count_many(Event::Overflowed, u64::from(outcome == Outcome::Allowed));
-        Step { outcome, tat: want.cost, meter: Some(&counting.meter), trace: Trace::None }
+        Step { outcome, tat: want.cost, meter: Some(By::Rule(&counting.meter)), trace: Trace::None }
     }
 }
 
@@ -145,6 +145,6 @@ impl<'r> Step<'r> {
             Outcome::Denied(_) if began => Trace::Cell(want.key),
             Outcome::Denied(_) => Trace::None,
         };
-        Self { outcome, tat: level, meter: Some(meter), trace }
+        Self { outcome, tat: level, meter: Some(By::Rule(meter)), trace }
     }
 }

@@ -99,7 +99,7 @@ impl Credits {
     /// missed; what is shown may be newer than that, and then is shown again. `each` must not
     /// panic: cells that were not shown yet would be forgotten.
     pub fn drain(&self, now: Instant, mut each: impl FnMut(Drained)) {
-        let mut next = self.dirty.take();
+        let mut next = self.listed.take();
         // Ends: each cell is listed once, and those listed from now on are for the next drain.
         while let Some(place) = next {
             let slot = self.table.slot(place);

@@ -4,7 +4,7 @@
 use crate::charge::{Core, Names, Trace, Want};
 use crate::decide::conclude;
 use crate::decision::{Decision, Outcome, Reason};
-use crate::rules::{Rule, Shared, Tallied};
+use crate::rules::{Divided, Rule, Shared, Tallied};
 use crate::time::Instant;
 
 impl Core {
@@ -46,6 +46,39 @@ impl Core {
             self.refuse_counted(rule, tallied, want, names);
         }
         conclude(rule, want, &step, now)
+    }
+
+    /// The same for a key that nodes divide.
+    #[inline(never)]
+    pub(super) fn decide_divided(
+        &self,
+        rule: &Rule,
+        divided: &Divided,
+        want: &Want,
+        now: Instant,
+        names: Names<'_>,
+    ) -> Decision {
+        let step = self.charge_divided(rule, divided, want, now);
+        if let Some(key) = step.trace.began() {
+            self.arrived(rule, key, want, names);
+        }
+        if step.outcome != Outcome::Allowed {
+            self.refuse_part(rule, divided, want, now, names);
+        }
+        conclude(rule, want, &step, now)
+    }
+
+    pub(super) fn refuse_part(
+        &self,
+        rule: &Rule,
+        divided: &Divided,
+        want: &Want,
+        now: Instant,
+        names: Names<'_>,
+    ) {
+        if self.refuse_divided(rule, divided, want, now) {
+            self.arrived(rule, want.key, want, names);
+        }
     }
 
     pub(super) fn refuse_counted(

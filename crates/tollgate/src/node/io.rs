@@ -4,20 +4,49 @@ use std::time::Duration;
 
 use crate::coordinator::RingChange;
 use crate::credits::Permit;
+use crate::division::owner::DivisionCounts;
 use crate::key::KeyId;
 use crate::message::Message;
-use crate::policy::FleetRules;
+use crate::policy::{FleetLimitId, FleetRules};
 use crate::ring::NodeId;
+use crate::share::ShareOptions;
+use crate::shares::{DrainedShare, Given};
 use crate::time::Instant;
 use crate::view::ViewTimes;
 use crate::view::owner::OwnerCounts;
 use crate::view::worker::Usage;
 
-/// How a node is set up.
+/// What a cell of a key that nodes divide has counted since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShareUsage {
+    /// As it was drained.
+    pub drained: DrainedShare,
+}
+
+/// What a stream has counted of a key since it first asked for it, in units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamUsage {
+    /// The key.
+    pub key: KeyId,
+    /// Its limit.
+    pub limit: FleetLimitId,
+    /// The stream; never 0.
+    pub stream: u64,
+    /// Units that were allowed.
+    pub allowed: u64,
+    /// Units that were denied.
+    pub denied: u64,
+    /// How often it tells.
+    pub interval: Duration,
+}
+
+/// How a node is set up.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NodeOptions {
     /// Times that the whole fleet shares.
     pub times: ViewTimes,
+    /// How limits are divided; the same in the whole fleet.
+    pub share: ShareOptions,
     /// Keys that it spends from, and keys that it owns, at most: each. Typically 1,000,000.
     pub keys_max: usize,
     /// Reports that it applies in a second; beyond them it asks for fewer, then refuses. Typically
@@ -27,7 +56,12 @@ pub struct NodeOptions {
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self { times: ViewTimes::default(), keys_max: 1_000_000, reports_per_second_max: 500_000 }
+        Self {
+            times: ViewTimes::default(),
+            share: ShareOptions::default(),
+            keys_max: 1_000_000,
+            reports_per_second_max: 500_000,
+        }
     }
 }
 
@@ -37,6 +71,25 @@ pub enum Input {
     /// What a cell holds, or that a new one has begun. Cells that are dirty are told before
     /// anything else is.
     Usage(Usage),
+    /// What a cell of a key that nodes divide has counted.
+    Shared(ShareUsage),
+    /// What a stream of this node has counted of such a key, which divides it as a member of its
+    /// own.
+    Stream(StreamUsage),
+    /// A stream asks no more for a key.
+    StreamGone {
+        /// The key.
+        key: KeyId,
+        /// The stream.
+        stream: u64,
+    },
+    /// A cell that was to [go](Output::EvictShare) has gone, or was in use.
+    ShareEvicted {
+        /// The key.
+        key: KeyId,
+        /// Whether it has gone.
+        gone: bool,
+    },
     /// A cell that was to [go](Output::Evict) has gone, or was in use.
     Evicted {
         /// The key.
@@ -88,6 +141,29 @@ pub enum Output {
         /// The position.
         taken: u64,
     },
+    /// Write it into the cell of a key that nodes divide.
+    Give {
+        /// The key.
+        key: KeyId,
+        /// What its cell has from now on.
+        given: Given,
+    },
+    /// Tell a stream what it has of a key.
+    Allot {
+        /// The key.
+        key: KeyId,
+        /// The stream.
+        stream: u64,
+        /// Units a second that its owner gave; none if that cannot be relied on any more.
+        rate: Option<f64>,
+    },
+    /// As [`Output::Evict`], of a key that nodes divide.
+    EvictShare {
+        /// The key.
+        key: KeyId,
+        /// The position.
+        position: u64,
+    },
     /// Send it.
     Send {
         /// To whom.
@@ -132,6 +208,19 @@ pub enum Event {
 pub struct NodeCounts {
     /// What it did as an owner.
     pub owner: OwnerCounts,
+    /// What it did as an owner of keys that nodes divide.
+    pub division: DivisionCounts,
+    /// Keys that it divides.
+    pub divided: u64,
+    /// Of keys that nodes divide those of which it is a member that decides by an equal part as it
+    /// was never given one, by what it was given, and by an equal part as that is too old.
+    pub starting: u64,
+    /// As said for `starting`.
+    pub sharing: u64,
+    /// As said for `starting`.
+    pub failing: u64,
+    /// Answers that could not be true.
+    pub insane: u64,
     /// Keys that it has state of as an owner.
     pub owned: u64,
     /// Keys that it spends from.

@@ -3,20 +3,23 @@
 //!
 //! It touches no cell, socket or clock. The only module that knows all guarantees of a fleet.
 
+mod divided;
 mod io;
 mod status;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-pub use io::{Event, Input, NodeCounts, NodeOptions, Output};
+pub use io::{Event, Input, NodeCounts, NodeOptions, Output, ShareUsage, StreamUsage};
+
+use divided::Dividing;
 
 use crate::coordinator::RingChange;
 use crate::key::{KeyHashing, KeyId};
 use crate::message::{Message, Refusal, ReportBatch, SnapshotBatch};
 use crate::mutant::lacks;
 use crate::policy::{FleetLimitId, FleetRules, ViewLimit};
-use crate::report::Pipeline;
+use crate::report::{Lot, Pipeline};
 use crate::ring::{NodeId, RingEpoch};
 use crate::time::Instant;
 use crate::view::handover::{Handover, Sending};
@@ -41,6 +44,7 @@ pub struct Node {
     sending: Sending,
     pipeline: Pipeline,
     views: HashMap<KeyId, Entry, KeyHashing>,
+    dividing: Dividing,
     cells: u64,
     outputs: VecDeque<Output>,
     /// What the last `poll` named.
@@ -99,6 +103,7 @@ impl Node {
             sending: Sending::default(),
             pipeline: Pipeline::new(times.sync_interval),
             views: HashMap::default(),
+            dividing: Dividing::new(options.share, options.keys_max),
             cells: 0,
             outputs: VecDeque::new(),
             expected: Instant::MAX,
@@ -117,14 +122,19 @@ impl Node {
         let standing = self.standing();
         let limits = |key, id| self.rules.limit(key, id).copied();
         self.owner.handle_timeout(&limits, &standing, now);
+        self.dividing.owner.handle_timeout(now);
         match input {
             Input::Usage(usage) => self.handle_usage(&usage, now),
+            Input::Shared(usage) => self.handle_shared(&usage, now),
+            Input::Stream(usage) => self.handle_stream(&usage, now),
+            Input::StreamGone { key, stream } => self.handle_stream_gone(key, stream, now),
+            Input::ShareEvicted { key, gone } => self.handle_share_evicted(key, gone, now),
             Input::Evicted { key, gone } => self.handle_evicted(key, gone, now),
             Input::Message { from, message } => self.handle_message(from, message, now),
             Input::Ring { change, age, start, is_restart } => {
                 self.handle_ring(change, age, start, is_restart, now);
             }
-            Input::Rules(rules) => self.handle_rules(rules),
+            Input::Rules(rules) => self.handle_rules(rules, now),
             Input::Lease(until) => self.grants_until = until,
             Input::Timeout => {}
         }
@@ -138,6 +148,7 @@ impl Node {
         }
         let times = [
             self.owner.timeout(),
+            self.dividing.owner.timeout(),
             self.pipeline.timeout(),
             self.sending.timeout(),
             self.tenure.as_ref().and_then(Tenure::timeout),
@@ -195,14 +206,15 @@ impl Node {
         }
     }
 
-    fn handle_rules(&mut self, rules: FleetRules) {
+    fn handle_rules(&mut self, rules: FleetRules, now: Instant) {
         self.rules.adopt(rules);
+        self.divide_by_rules(now);
         self.owner.keep_limits(|id| self.rules.limits.contains_key(&id));
     }
 
     fn begin(&mut self, key: KeyId, limit: FleetLimitId, base: u64, now: Instant) {
         if let Some(Entry { owner: Some(owner), at: Some(at), .. }) = self.views.remove(&key) {
-            self.pipeline.cancel(owner, key, at);
+            self.pipeline.cancel(owner, Lot::View(key), at);
         }
         if self.views.len() >= self.options.keys_max {
             self.outputs.push_back(Output::Event(Event::Full));
@@ -243,7 +255,7 @@ impl Node {
         let at = now.saturating_add(self.options.times.sync_interval);
         if let (Some(owner), None) = (entry.owner, entry.at) {
             entry.at = Some(at);
-            self.pipeline.schedule(owner, key, at);
+            self.pipeline.schedule(owner, Lot::View(key), at);
         }
     }
 
@@ -269,11 +281,13 @@ impl Node {
     /// Nothing was applied of these keys' reports: when there are more than one batch takes, they
     /// go before those that were applied meanwhile, or an owner that stays busy never hears of
     /// them.
-    fn keep_turns(&mut self, keys: &[(Instant, KeyId)], now: Instant) {
-        for (due, key) in keys {
-            if let Some(entry) = self.views.get_mut(key) {
+    fn keep_turns(&mut self, lots: &[(Instant, Lot)], now: Instant) {
+        for (due, lot) in lots {
+            // Members of divisions ask again at their tick.
+            let Lot::View(key) = *lot else { continue };
+            if let Some(entry) = self.views.get_mut(&key) {
                 entry.refused = Some(*due);
-                self.schedule(*key, now);
+                self.schedule(key, now);
             }
         }
     }
@@ -289,7 +303,8 @@ impl Node {
             self.outputs.push_back(refuse(Refusal::NotOwner { ring_epoch }));
             return;
         }
-        if let Err(retry_after) = self.load.admit(batch.reports.len() as u64, now) {
+        let count = batch.reports.len() + batch.demands.len();
+        if let Err(retry_after) = self.load.admit(count as u64, now) {
             self.outputs.push_back(refuse(Refusal::Busy { retry_after }));
             return;
         }
@@ -300,14 +315,17 @@ impl Node {
             self.owner.fetch(from, reports);
             snapshots.extend(reports.iter().filter_map(|report| self.apply(report, by, now)));
         }
+        let allotments = self.handle_demands(from, &batch.demands, now);
         let owner_epoch = OwnerEpoch { ring: ring_epoch, start: self.start };
-        let answer = SnapshotBatch { answers: Some(number), owner_epoch, snapshots };
+        let answer = SnapshotBatch { answers: Some(number), owner_epoch, snapshots, allotments };
         self.outputs.push_back(Output::Send { to: from, message: Message::Snapshots(answer) });
     }
 
     /// Notes a batch. Returns whether a later one of the same process was heard before.
     fn hear(&mut self, from: NodeId, batch: &ReportBatch, now: Instant) -> bool {
-        let start = batch.reports.iter().map(|report| report.cell_epoch.start).max().unwrap_or(0);
+        let starts = batch.reports.iter().map(|report| report.cell_epoch.start);
+        let starts = starts.chain(batch.demands.iter().map(|demand| demand.epoch.start));
+        let start = starts.max().unwrap_or(0);
         let heard = self.heard.entry(from).or_insert(Heard { at: now, batch: 0, start });
         heard.at = now;
         if start <= heard.start && batch.batch <= heard.batch {
@@ -362,6 +380,7 @@ impl Node {
             }
             self.schedule(snapshot.key, now);
         }
+        self.handle_allotments(from, batch, now);
     }
 
     /// An old owner hands keys over.
@@ -440,6 +459,7 @@ impl Node {
             }
             self.schedule(key, now);
         }
+        self.divide_by_ring(now);
     }
 
     /// Freezes the keys that are others' now, and starts to send them. Returns how many.
@@ -477,16 +497,29 @@ impl Node {
         }
         let owner_epoch = OwnerEpoch { ring: self.ring_epoch(), start: self.start };
         while let Some((to, snapshots)) = self.owner.poll_push() {
-            let batch = SnapshotBatch { answers: None, owner_epoch, snapshots };
+            let allotments = Vec::new();
+            let batch = SnapshotBatch { answers: None, owner_epoch, snapshots, allotments };
+            self.outputs.push_back(Output::Send { to, message: Message::Snapshots(batch) });
+        }
+        while let Some((to, allotments)) = self.dividing.owner.poll_push() {
+            let snapshots = Vec::new();
+            let batch = SnapshotBatch { answers: None, owner_epoch, snapshots, allotments };
             self.outputs.push_back(Output::Send { to, message: Message::Snapshots(batch) });
         }
     }
 
     /// Looks at keys whose time has come, and reports those that have something to tell.
-    fn report(&mut self, owner: NodeId, keys: Vec<(Instant, KeyId)>, now: Instant) {
+    fn report(&mut self, owner: NodeId, lots: Vec<(Instant, Lot)>, now: Instant) {
         let times = self.options.times;
-        let mut reports = Vec::new();
-        for (_, key) in &keys {
+        let (mut reports, mut demands) = (Vec::new(), self.dividing.take_farewells(owner));
+        for (_, lot) in &lots {
+            let key = match lot {
+                Lot::View(key) => key,
+                Lot::Share(key, stream) => {
+                    demands.extend(self.demand(*key, *stream, now));
+                    continue;
+                }
+            };
             let Some(entry) = self.views.get_mut(key) else { continue };
             (entry.at, entry.refused) = (None, None);
             let limit = self.rules.limit(*key, entry.view.limit);
@@ -508,14 +541,15 @@ impl Node {
                 Act::Wait => self.schedule(*key, now),
             }
         }
-        if reports.is_empty() {
+        if reports.is_empty() && demands.is_empty() {
             return;
         }
-        self.counts.reports += reports.len() as u64;
+        self.counts.reports += (reports.len() + demands.len()) as u64;
         self.counts.batches += 1;
-        let (batch, round_trip) = self.pipeline.sent(owner, keys, now);
+        let (batch, round_trip) = self.pipeline.sent(owner, lots, now);
         let ring_epoch = self.ring_epoch();
-        let message = Message::Reports(ReportBatch { batch, ring_epoch, round_trip, reports });
+        let batch = ReportBatch { batch, ring_epoch, round_trip, reports, demands };
+        let message = Message::Reports(batch);
         self.outputs.push_back(Output::Send { to: owner, message });
     }
 
@@ -530,9 +564,9 @@ impl Node {
             return;
         }
         if let Some(at) = entry.at.replace(at) {
-            self.pipeline.cancel(owner, key, at);
+            self.pipeline.cancel(owner, Lot::View(key), at);
         }
-        self.pipeline.schedule(owner, key, at);
+        self.pipeline.schedule(owner, Lot::View(key), at);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::division::owner::DividedKey;
+use crate::division::worker::SharedKey;
 use crate::key::KeyId;
 use crate::node::{Node, NodeCounts};
 use crate::policy::FleetLimitId;
@@ -14,8 +16,15 @@ impl Node {
     /// What it did so far.
     #[must_use]
     pub fn counts(&self) -> NodeCounts {
+        let (starting, sharing, failing) = self.dividing.phases();
         NodeCounts {
             owner: self.owner.counts(),
+            division: self.dividing.owner.counts(),
+            divided: self.dividing.owner.key_count() as u64,
+            starting,
+            sharing,
+            failing,
+            insane: self.dividing.insane,
             owned: self.owner.key_count() as u64,
             views: self.views.len() as u64,
             reports: self.counts.reports,
@@ -44,6 +53,16 @@ impl Node {
     /// The keys that it spends from, as [`owned_keys`](Self::owned_keys).
     pub fn spent_keys(&self, skip: usize, now: Instant) -> impl Iterator<Item = SpentKey> {
         self.views.values().skip(skip).map(move |entry| entry.view.status(entry.owner, now))
+    }
+
+    /// The keys that it divides, as [`owned_keys`](Self::owned_keys).
+    pub fn divided_keys(&self, skip: usize, now: Instant) -> impl Iterator<Item = DividedKey> {
+        self.dividing.owner.statuses(skip, now)
+    }
+
+    /// The members of divisions that it has, as [`owned_keys`](Self::owned_keys).
+    pub fn shared_keys(&self, skip: usize) -> impl Iterator<Item = SharedKey> {
+        self.dividing.statuses(skip)
     }
 
     /// What was counted of each limit in force of which it owns or owned keys, since its process

@@ -12,6 +12,7 @@ use crate::matcher::{Matcher, TooManyShapes};
 use crate::policy::{FleetLimitId, Numbered};
 use crate::rules::shared::override_key;
 use crate::rules::{Domain, Retired, Rule, RuleSet};
+use crate::shares::Shares;
 use crate::time::Instant;
 use crate::walk::{Paths, Taken};
 
@@ -31,6 +32,15 @@ pub(super) struct DraftLimit {
     pub(super) group: Option<u32>,
     pub(super) replaces: Box<[u32]>,
     pub(super) of_fleet: Option<OfFleet>,
+}
+
+/// Cells for keys in which others have a say, besides those of credit.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stores<'a> {
+    /// For limits that are counted in a store.
+    pub(crate) tally: Option<&'a Arc<Credits>>,
+    /// For limits that nodes divide.
+    pub(crate) shares: Option<&'a Arc<Shares>>,
 }
 
 /// What a limit is in a fleet.
@@ -150,13 +160,8 @@ impl Draft {
     /// The set as it is from `now` on; it is to be put in force at once, since until then the rates
     /// of `before` go on.
     ///
-    /// Keys that are counted in a store have cells of `tally`, if there is one.
-    pub(crate) fn at(
-        self,
-        now: Instant,
-        before: &RuleSet,
-        tally: Option<&Arc<Credits>>,
-    ) -> RuleSet {
+    /// Keys in which others have a say have cells of these, if there are any.
+    pub(crate) fn at(self, now: Instant, before: &RuleSet, stores: Stores<'_>) -> RuleSet {
         let Self { mut set, limits } = self;
         set.since = now;
         let mut successors = HashMap::new();
@@ -164,14 +169,14 @@ impl Draft {
             if let Some(old) = draft.old {
                 successors.insert(old, position);
             }
-            set.add(draft, position, before, tally);
+            set.add(draft, position, before, stores);
         }
         // Overrides that a limit no longer has go back to the limit's own tuning.
         for (number, (rule, tuning)) in &before.tunings {
             let (Some(tuning), Some(&successor)) = (tuning, successors.get(rule)) else { continue };
             let next = &set.rules[successor as usize];
             let same_keys = next.salt == before.rules[*rule as usize].salt;
-            if same_keys && next.credits().is_none() && !set.tunings.contains_key(number) {
+            if same_keys && !next.is_others() && !set.tunings.contains_key(number) {
                 set.retired.insert(*number, Retired { meter: tuning.meter, rule: successor });
             }
         }

@@ -39,6 +39,7 @@ impl RuleSet {
                 rules.overrides.extend(own);
             }
         }
+        self.add_divided(secret, &mut rules);
         rules
     }
 
@@ -68,7 +69,7 @@ impl Rule {
     pub(crate) fn shared(&self) -> Option<&Shared> {
         match &self.kind {
             Kind::Credit(shared) => Some(shared),
-            Kind::Open | Kind::Rate | Kind::Count(_) => None,
+            Kind::Open | Kind::Rate | Kind::Count(_) | Kind::Share(_) => None,
         }
     }
 

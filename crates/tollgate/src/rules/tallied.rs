@@ -147,17 +147,22 @@ impl Rule {
     pub(crate) fn tallied(&self) -> Option<&Tallied> {
         match &self.kind {
             Kind::Count(tallied) => Some(tallied),
-            Kind::Open | Kind::Rate | Kind::Credit(_) => None,
+            Kind::Open | Kind::Rate | Kind::Credit(_) | Kind::Share(_) => None,
         }
     }
 
-    /// The cells of its keys, if others have a say in them.
+    /// Whether others have a say in its keys' cells.
+    pub(crate) fn is_others(&self) -> bool {
+        matches!(self.kind, Kind::Credit(_) | Kind::Count(_) | Kind::Share(_))
+    }
+
+    /// The cells of its keys, if they are credit or counted in a store.
     #[inline]
     pub(crate) fn credits(&self) -> Option<&Arc<Credits>> {
         match &self.kind {
             Kind::Credit(shared) => Some(&shared.credits),
             Kind::Count(tallied) => Some(&tallied.credits),
-            Kind::Open | Kind::Rate => None,
+            Kind::Open | Kind::Rate | Kind::Share(_) => None,
         }
     }
 }

@@ -21,6 +21,12 @@ pub struct Averaging {
     replace_above: Option<f64>,
 }
 
+impl Default for Averaging {
+    fn default() -> Self {
+        Self::of(&ShareOptions::default())
+    }
+}
+
 impl Averaging {
     /// By these options; the defaults forget a member after 10 s.
     ///
@@ -28,14 +34,18 @@ impl Averaging {
     /// Those of [`ShareOptions::check`].
     pub fn new(options: &ShareOptions) -> Result<Self, ShareOptionsError> {
         options.check()?;
-        Ok(Self {
+        Ok(Self::of(options))
+    }
+
+    fn of(options: &ShareOptions) -> Self {
+        Self {
             interval: options.interval,
             elapsed_min: options.elapsed_min,
             new_weight: options.new_weight,
             decay_after: options.interval * options.decay_after,
             forget_after: options.interval * options.forget_after,
             replace_above: options.replace_above,
-        })
+        }
     }
 
     /// The rates of what was counted in `elapsed`; `None` if nothing was, because zeros are never
@@ -44,7 +54,7 @@ impl Averaging {
     /// 30 allowed and 10 denied in 2 s are 15 and 5 a second; 3 allowed in 10 ms are 30 a second if
     /// `elapsed_min` is 100 ms.
     #[must_use]
-    pub(super) fn sample(&self, collected: Collected, elapsed: Duration) -> Option<Sample> {
+    pub(crate) fn sample(&self, collected: Collected, elapsed: Duration) -> Option<Sample> {
         if collected.is_empty() && !lacks("share_zeros_are_skipped") {
             return None;
         }
@@ -60,7 +70,7 @@ impl Averaging {
     ///
     /// With the seed's options 1 at 5.9 s, 0.25 at 6 s, 0.125 at 9 s and 0 at 30 s.
     #[must_use]
-    pub(super) fn left(&self, age: Duration) -> f64 {
+    pub(crate) fn left(&self, age: Duration) -> f64 {
         if self.forgets(age) {
             return 0.0;
         }
@@ -79,7 +89,7 @@ impl Averaging {
 
 /// What a member allowed and denied, in units a second; never below 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     allowed: f64,
     denied: f64,
 }
@@ -87,7 +97,7 @@ pub(super) struct Sample {
 impl Sample {
     /// All that was asked for: 20 of 15 allowed and 5 denied.
     #[must_use]
-    pub(super) fn demand(self) -> f64 {
+    pub(crate) fn demand(self) -> f64 {
         self.allowed + self.denied
     }
 
@@ -98,7 +108,7 @@ impl Sample {
 
 /// A member's average, and when it was last heard.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Average {
+pub(crate) struct Average {
     sample: Sample,
     updated_at: Instant,
 }
@@ -106,7 +116,7 @@ pub(super) struct Average {
 impl Average {
     /// The first sample counts in full: after 15 and 5 a second it is 15 and 5.
     #[must_use]
-    pub(super) fn new(sample: Sample, now: Instant) -> Self {
+    pub(crate) fn new(sample: Sample, now: Instant) -> Self {
         Self { sample, updated_at: now }
     }
 
@@ -115,7 +125,7 @@ impl Average {
     ///
     /// At α 0.5 an average of 8 becomes 9 by a sample of 10; with `replace_above` 0.25 it becomes
     /// 11 by one of 11.
-    pub(super) fn update(&mut self, sample: Sample, averaging: &Averaging, now: Instant) {
+    pub(crate) fn update(&mut self, sample: Sample, averaging: &Averaging, now: Instant) {
         let age = now.saturating_since(self.updated_at);
         let old = self.sample.scaled(averaging.left(age));
         let is_first = averaging.forgets(age) && !lacks("share_the_forgotten_count_in_full");
@@ -133,7 +143,7 @@ impl Average {
     ///
     /// Of 15 allowed and 5 denied it is 15, and a quarter of that after 2 s of silence by default.
     #[must_use]
-    pub(super) fn allowed(&self, averaging: &Averaging, now: Instant) -> f64 {
+    pub(crate) fn allowed(&self, averaging: &Averaging, now: Instant) -> f64 {
         self.at(averaging, now).allowed
     }
 
@@ -141,7 +151,7 @@ impl Average {
     ///
     /// Of 15 allowed and 5 denied it is 20, and a quarter of that after 2 s of silence by default.
     #[must_use]
-    pub(super) fn demand(&self, averaging: &Averaging, now: Instant) -> f64 {
+    pub(crate) fn demand(&self, averaging: &Averaging, now: Instant) -> f64 {
         if lacks("share_the_denied_are_demand") {
             return self.allowed(averaging, now);
         }
@@ -150,7 +160,7 @@ impl Average {
 
     /// Whether nothing is left of it: 10 s after its last sample by default.
     #[must_use]
-    pub(super) fn is_forgotten(&self, averaging: &Averaging, now: Instant) -> bool {
+    pub(crate) fn is_forgotten(&self, averaging: &Averaging, now: Instant) -> bool {
         averaging.forgets(now.saturating_since(self.updated_at))
     }
 

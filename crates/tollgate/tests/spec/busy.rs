@@ -139,6 +139,7 @@ impl Worker {
             answers: Some(batch.batch),
             owner_epoch: OwnerEpoch { ring: RING, start: 1 },
             snapshots: batch.reports.iter().map(snapshot).collect(),
+            allotments: Vec::new(),
         }
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::coordinator::RingChange;
 use tollgate::{
-    CellEpoch, Drained, FleetLimitId, FleetRules, HandedKey, HandedRecord, Handover, Input,
-    Instant, KeyId, Member, Message, Node, NodeId, NodeOptions, Output, OwnerEpoch, Rate, Refusal,
-    Report, ReportBatch, Ring, RingEpoch, Snapshot, SnapshotBatch, Stamp, Usage, ViewLimit,
+    Allotment, CellEpoch, Demand, Drained, DrainedShare, FleetLimitId, FleetRules, HandedKey,
+    HandedRecord, Handover, Input, Instant, KeyId, Member, Message, Node, NodeId, NodeOptions,
+    Output, OwnerEpoch, Rate, Refusal, Report, ReportBatch, Ring, RingEpoch, ShareLimit, ShareMode,
+    ShareUsage, Snapshot, SnapshotBatch, Stamp, Usage, ViewLimit,
 };
 
 /// Small numbers, huge ones, and those around them.
@@ -124,15 +125,18 @@ fn handover() -> impl Strategy<Value = Handover> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    let reports = (number(), ring_epoch(), nanos(), prop::collection::vec(report(), 0..4));
-    let snapshots = (number(), ring_epoch(), number(), prop::collection::vec(snapshot(), 0..4));
+    let demands = prop::collection::vec(demand(), 0..3);
+    let reports = (number(), ring_epoch(), nanos(), prop::collection::vec(report(), 0..4), demands);
+    let allotments = prop::collection::vec(allotment(), 0..3);
+    let snapshots = prop::collection::vec(snapshot(), 0..4);
+    let snapshots = (number(), ring_epoch(), number(), snapshots, allotments);
     prop_oneof![
-        4 => reports.prop_map(|(batch, ring_epoch, round_trip, reports)| {
-            Message::Reports(ReportBatch { batch, ring_epoch, round_trip, reports })
+        4 => reports.prop_map(|(batch, ring_epoch, round_trip, reports, demands)| {
+            Message::Reports(ReportBatch { batch, ring_epoch, round_trip, reports, demands })
         }),
-        4 => snapshots.prop_map(|(answers, ring, start, snapshots)| {
-            let owner_epoch = OwnerEpoch { ring, start };
-            Message::Snapshots(SnapshotBatch { answers: Some(answers), owner_epoch, snapshots })
+        4 => snapshots.prop_map(|(answers, ring, start, snapshots, allotments)| {
+            let (answers, owner_epoch) = (Some(answers), OwnerEpoch { ring, start });
+            Message::Snapshots(SnapshotBatch { answers, owner_epoch, snapshots, allotments })
         }),
         1 => (number(), nanos()).prop_map(|(batch, retry_after)| {
             Message::Refused { batch, why: Refusal::Busy { retry_after } }
@@ -144,6 +148,52 @@ fn message() -> impl Strategy<Value = Message> {
         1 => (ring_epoch(), any::<u32>())
             .prop_map(|(ring_epoch, part)| Message::HandoverArrived { ring_epoch, part }),
     ]
+}
+
+/// Of all floating-point numbers, those that are none among them.
+fn amount() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        0.0..100.0,
+        Just(f64::NAN),
+        Just(f64::INFINITY),
+        any::<u64>().prop_map(f64::from_bits)
+    ]
+}
+
+fn demand() -> impl Strategy<Value = Demand> {
+    let ids = (key(), limit(), 0_u64..3, 0_u64..2, cell_epoch());
+    let numbers = (number(), number(), number(), nanos(), nanos());
+    (ids, numbers, amount(), any::<bool>()).prop_map(|(ids, numbers, holds, is_last)| Demand {
+        key: ids.0,
+        limit: ids.1,
+        generation: ids.2,
+        stream: ids.3,
+        epoch: ids.4,
+        sequence: numbers.0,
+        allowed: numbers.1,
+        denied: numbers.2,
+        elapsed: numbers.3,
+        interval: numbers.4,
+        holds,
+        is_last,
+    })
+}
+
+fn allotment() -> impl Strategy<Value = Allotment> {
+    let ids = (key(), 0_u64..2, cell_epoch(), number(), 0_u64..9);
+    let amounts = (amount(), amount(), amount());
+    (ids, amounts, 0_u64..4, number()).prop_map(|(ids, amounts, generation, members)| Allotment {
+        key: ids.0,
+        stream: ids.1,
+        epoch: ids.2,
+        version: ids.3,
+        ack_sequence: ids.4,
+        generation,
+        rate: amounts.0,
+        weight: amounts.1,
+        used: amounts.2,
+        members,
+    })
 }
 
 fn ring(epoch: u64, nodes: &[u32]) -> Arc<Ring> {
@@ -174,7 +224,12 @@ proptest! {
         let rate = Rate::parse("1000/s").expect("a rate");
         let view = |generation| ViewLimit::new(rate, 50, generation, Duration::from_millis(5));
         let limits = BTreeMap::from([(FleetLimitId(0), view(1)), (FleetLimitId(1), view(2))]);
-        let rules = Input::Rules(FleetRules { revision: 2, limits, ..FleetRules::default() });
+        let share = |generation| {
+            ShareLimit { rate, burst: 50, mode: ShareMode::Global, generation }
+        };
+        let shares = BTreeMap::from([(FleetLimitId(0), share(1)), (FleetLimitId(1), share(2))]);
+        let rules = FleetRules { revision: 2, limits, shares, ..FleetRules::default() };
+        let rules = Input::Rules(rules);
         handle(&mut one, rules, Instant::from_nanos(now));
         let change =
             RingChange { ring: ring(1, &[1, 2]), previous: ring(0, &[2]), lost: Box::default() };
@@ -196,6 +251,17 @@ proptest! {
             let usage =
                 Usage { limit, drained, returned: 0, waiting: 0, is_brief: false, refused: 1 };
             handle(&mut one, Input::Usage(usage), at);
+            let drained = DrainedShare {
+                key: drained.key,
+                limit,
+                is_new: index % 5 == 0,
+                position: index,
+                allowed: index,
+                denied: index / 2,
+                other_denied: 0,
+                other_allowed: 0,
+            };
+            handle(&mut one, Input::Shared(ShareUsage { drained }), at);
             handle(&mut one, Input::Message { from, message }, at);
             handle(&mut one, Input::Timeout, at);
         }

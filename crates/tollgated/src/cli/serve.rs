@@ -308,6 +308,7 @@ impl Serve {
             secret,
             fleet,
             tally,
+            share: true,
         }
     }
 

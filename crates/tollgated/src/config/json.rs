@@ -92,6 +92,7 @@ fn one(fields: LimitFields, place: Place) -> Draft {
         guarantee: fields.guarantee,
         on_stale: fields.on_stale,
         count: fields.count,
+        mode: fields.mode,
         oversize: fields.oversize.into(),
         shadow: fields.shadow,
         overrides: fields.overrides.into_iter().map(of_key).collect(),

@@ -59,7 +59,7 @@ pub(super) struct LimitTable {
     #[serde(default)]
     #[schemars(
         with = "String",
-        extend("enum" = ["local", "eventual", "tally"], "default" = "local")
+        extend("enum" = ["local", "eventual", "share", "tally"], "default" = "local")
     )]
     guarantee: Option<Spanned<String>>,
     /// With `"eventual"`, the most units that one worker of the fleet may hold of a key: 500. Left
@@ -84,12 +84,26 @@ pub(super) struct LimitTable {
     #[serde(default)]
     #[schemars(with = "String", extend("enum" = ["admitted", "offered"], "default" = "admitted"))]
     count: Option<Spanned<String>>,
+    /// What decides with `"share"`: `"global"`, what the key's owner gives each node by demand;
+    /// `"local"`, an equal part; `"disabled"`, the same without counting; or one of the first two
+    /// with the other looked at beside it. It can be changed while the limit is in force.
+    #[serde(default)]
+    #[schemars(
+        with = "String",
+        extend(
+            "enum" = [
+                "disabled", "local", "global", "local-shadow-global", "global-shadow-local"
+            ],
+            "default" = "global"
+        )
+    )]
+    mode: Option<Spanned<String>>,
     /// Evaluate and count, but never deny: to see what a limit would do.
     #[serde(default)]
     #[schemars(with = "bool", extend("default" = false))]
     shadow: Option<Spanned<bool>>,
     /// What becomes of a cost above the burst: `"never"` denies it for good, `"pace"` admits it
-    /// when the key has rested, which then pays it off; not with `"eventual"`.
+    /// when the key has rested, which then pays it off; not with `"eventual"` or `"share"`.
     #[serde(default)]
     #[schemars(with = "OversizeWord", extend("default" = "never"))]
     oversize: Option<Spanned<OversizeWord>>,
@@ -208,6 +222,7 @@ fn draft(table: LimitTable, whole: Place) -> Draft {
         ("bootstrap", table.bootstrap.as_ref().map(Spanned::span)),
         ("on_stale", table.on_stale.as_ref().map(Spanned::span)),
         ("count", table.count.as_ref().map(Spanned::span)),
+        ("mode", table.mode.as_ref().map(Spanned::span)),
         ("shadow", table.shadow.as_ref().map(Spanned::span)),
         ("oversize", table.oversize.as_ref().map(Spanned::span)),
         // An error about all of them stands at the first.
@@ -238,6 +253,7 @@ fn draft(table: LimitTable, whole: Place) -> Draft {
         guarantee: or_default(table.guarantee, "local"),
         on_stale: table.on_stale.map(Spanned::into_inner),
         count: table.count.map(Spanned::into_inner),
+        mode: table.mode.map(Spanned::into_inner),
         oversize: match table.oversize.map(Spanned::into_inner) {
             None | Some(OversizeWord::Never) => Oversize::Never,
             Some(OversizeWord::Pace) => Oversize::Pace,

@@ -58,7 +58,8 @@ pub(crate) fn attempt(limits: Vec<Limit>, keys_max: u64) -> Result<(), LimitErro
     let (clock, _) = Clock::manual();
     let secret = Secret::from_seed([0; 32]); // It sees no request, so that nobody can attack it.
     let table_full = TableFull::default();
-    let options = Options { keys_max, table_full, clock, secret, fleet: false, tally: false };
+    let options =
+        Options { keys_max, table_full, clock, secret, fleet: false, tally: false, share: false };
     Limiter::new(limits, options).map(|_| ())
 }
 

@@ -47,7 +47,7 @@ fn lines(head: &str, table: &toml::Table) -> String {
 }
 
 /// The fields in the order in which people read them.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "name",
     "domain",
     "match",
@@ -58,6 +58,7 @@ const FIELDS: [&str; 13] = [
     "local_cap",
     "bootstrap",
     "count",
+    "mode",
     "on_stale",
     "oversize",
     "shadow",

@@ -186,6 +186,7 @@ impl RateLimits {
             guarantee: "local".into(),
             on_stale: None,
             count: None,
+            mode: None,
             oversize: Oversize::Pace,
             shadow: false,
             path: Vec::new(),

@@ -143,8 +143,8 @@ fn start_one(data: &Path, join: Vec<String>) -> Result<Membership, String> {
     let build: Build = Box::new(|secret| {
         let clock = Clock::monotonic();
         let table_full = TableFull::default();
-        let (fleet, tally, keys_max) = (true, false, KEYS_MAX);
-        let options = Options { keys_max, table_full, clock, secret, fleet, tally };
+        let (fleet, tally, share, keys_max) = (true, false, true, KEYS_MAX);
+        let options = Options { keys_max, table_full, clock, secret, fleet, tally, share };
         let service = Arc::new(Service::new(options).map_err(|error| error.to_string())?);
         let limiter = service.limiter().clone();
         Ok((limiter, Arc::new(move |document: &Document| service.enforce(document))))

@@ -233,6 +233,7 @@ fn draft(label: String, written: Written) -> Draft {
         guarantee: "local".into(),
         on_stale: None,
         count: None,
+        mode: None,
         oversize: Oversize::Never,
         shadow: written.shadow.is_some(),
         overrides: Vec::new(),

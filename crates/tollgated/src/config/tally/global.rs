@@ -52,6 +52,7 @@ pub(in super::super) fn read_limit(
         guarantee: "tally".into(),
         on_stale: None,
         count: Some("offered".into()),
+        mode: None,
         oversize: Oversize::Never,
         shadow: shadow.unwrap_or(false),
         overrides: keys.iter().map(|key| key.draft(window.value)).collect(),

@@ -90,6 +90,7 @@ fn limit_value(status: &LimitStatus) -> Value {
         "guarantee": limit.guarantee().name(),
         "window_seconds": limit.window_of(limit.allowance()).map(|of| of.length().as_secs()),
         "count": limit.counts_offered().map(|all| if all { "offered" } else { "admitted" }),
+        "mode": limit.share_mode().map(tollgate::ShareMode::name),
         "on_stale": limit.on_stale().map(tollgate::tally::OnStale::name),
         "local_cap": limit.local_cap(),
         "bootstrap": limit.bootstrap(),
