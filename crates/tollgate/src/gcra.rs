@@ -6,6 +6,10 @@
 //! sums, and a change of rate bends the map while every TAT stays as it is. `docs/bounds.md` has
 //! the proof.
 
+mod line;
+
+pub(crate) use line::line_shift;
+
 use crate::mutant::lacks;
 use crate::rate::Rate;
 use crate::time::Instant;
@@ -129,28 +133,6 @@ impl Meter {
     /// The same for keys whose level is known only about.
     pub(crate) fn counting(self) -> Self {
         Self { basis: Basis::Level, ..self }
-    }
-
-    /// A meter whose token time is `base` until `origin`, and then gains `slope` / 2^59 granules of
-    /// 2^-shift token a ns; for keys whose rates others change. A cost above the burst passes when
-    /// the key has rested, and is paid off.
-    pub(crate) fn walking(origin: u64, base: u64, slope: u64, burst: u64, shift: i8) -> Self {
-        let is_plain = shift >= 0 && slope > 0;
-        Self {
-            origin,
-            base,
-            slope,
-            numerator: slope,
-            denominator: 1 << SLOPE_BITS,
-            burst,
-            burst_granules: granules_of(burst, shift) as u64,
-            plain_burst: if is_plain { burst } else { 0 },
-            per_token: if shift >= 0 { 1 << shift } else { 0 },
-            late: 1,
-            shift,
-            oversize: Oversize::Pace,
-            basis: Basis::Part,
-        }
     }
 
     /// From what is known of a key that which is said of it follows.
@@ -511,12 +493,6 @@ fn bits(n: u128) -> i8 {
     (u128::BITS - n.saturating_sub(1).leading_zeros()) as i8
 }
 
-/// The granules of a line that is only walked forward: ten years of the rate fit, and so do bursts
-/// of a key that comes and goes all the time.
-pub(crate) fn line_shift(rate: Rate, burst: u64) -> i8 {
-    shift_for(rate, burst).min(LINE_BURST_BITS - bits(u128::from(burst)))
-}
-
 /// Granules per nanosecond, in lowest terms.
 fn slope_of(rate: Rate, shift: i8) -> (u64, u64) {
     if rate.units() == 0 {
@@ -553,8 +529,6 @@ const COARSER_MAX: i8 = 3;
 /// Ten years (2^58.1 ns) gain at most 2^63 granules, so the slope is below 32 and fits 64 bits with
 /// 59 behind the point.
 pub(crate) const SLOPE_BITS: u32 = 59;
-/// Granules of a burst on a line, as a power of two: a line of 2^63 holds 2^27 of them.
-const LINE_BURST_BITS: i8 = 36;
 /// Nine years in ns: until then a multiplication nearly always tells, afterwards a division.
 const ELAPSED_MAX: u64 = 1 << 58;
 /// The largest burst, which lies at most as many granules ahead of token time.

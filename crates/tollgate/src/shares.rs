@@ -2,8 +2,8 @@
 //! counted.
 //!
 //! The **global** bucket has the rate that the key's owner gave this node, by what was asked for
-//! here and elsewhere; the **local** one an equal part of the limit, whatever others do. One of them
-//! decides and every charge spends from both, so that what decides may change without a second
+//! here and elsewhere; the **local** one an equal part of the limit, whatever others do. One of
+//! them decides and every charge spends from both, so that what decides may change without a second
 //! burst. Any thread charges; one writer, the driver, gives rates, drains counts, and lets cells
 //! leave. Who is given how much is decided elsewhere.
 
@@ -485,3 +485,9 @@ const SPARE_MIN: u64 = 64;
 const KEYS_MAX: u64 = 1 << 29;
 // The list of dirty cells has numbers for all places of the largest table.
 const _: () = assert!(KEYS_MAX as usize / 3 * 4 + 4096 < PLACES_MAX);
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -56,8 +56,8 @@ pub struct LimitSpec<'a> {
     /// and the product at least 1; excludes `burst`.
     pub burst_ratio: Option<f64>,
     /// The guarantee that the limit needs (see [`Guarantee`](crate::Guarantee)): `local`, the
-    /// default, `eventual`, `share`, or `tally`, whose windows are the period of the rate: a whole number of
-    /// seconds, the same for all overrides.
+    /// default, `eventual`, `share`, or `tally`, whose windows are the period of the rate: a whole
+    /// number of seconds, the same for all overrides.
     pub guarantee: &'a str,
     /// b, the most units that one worker of a fleet may hold of a key, unless a single cost is
     /// above it. Typically left out: min(B, max(1, ⌈2·R·TTL⌉)) with the TTL of a busy key, 20 ms;

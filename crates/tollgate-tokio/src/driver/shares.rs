@@ -1,5 +1,5 @@
-//! Between a member's node and the cells of keys that nodes divide; and between it and streams, which
-//! divide such keys as members of their own.
+//! Between a member's node and the cells of keys that nodes divide; and between it and streams,
+//! which divide such keys as members of their own.
 
 use tollgate::{Input, KeyId, ShareUsage};
 

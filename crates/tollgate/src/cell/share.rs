@@ -1,7 +1,8 @@
-//! The atomics of cells that share a limit: two buckets, of which one decides, and what was counted.
+//! The atomics of cells that share a limit: two buckets, of which one decides, and what was
+//! counted.
 //!
-//! The state of such a cell is how far the global bucket's line is taken. It knows neither rates nor
-//! time: how a bucket is read is decided in `bucket`. Anybody takes from lines and counts; one
+//! The state of such a cell is how far the global bucket's line is taken. It knows neither rates
+//! nor time: how a bucket is read is decided in `bucket`. Anybody takes from lines and counts; one
 //! writer changes paces and bursts, and is shown what was counted.
 
 use super::{AtomicU64, Ordering, Slot};
@@ -170,7 +171,8 @@ impl Share {
         self.denied.fetch_add(cost.min(COST_MAX), Ordering::AcqRel);
     }
 
-    /// Counts allowed units that were given back; the cell is to be [marked](Self::mark) afterwards.
+    /// Counts allowed units that were given back; the cell is to be [marked](Self::mark)
+    /// afterwards.
     pub(crate) fn cancel(&self, cost: u64) {
         self.cancelled.fetch_add(cost.min(COST_MAX), Ordering::AcqRel);
     }

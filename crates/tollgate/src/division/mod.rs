@@ -77,5 +77,9 @@ pub struct Allotment {
 
 /// The part of an interval that lies between two reports of a key at least.
 const GAPS: u32 = 10;
-/// A rate that differs by more than this part of it is told at once, or confirmed at once.
+/// A rate that is less by more than this part of it is confirmed at once, and counts as given up
+/// when it was.
 const NOTABLE: f64 = 0.1;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

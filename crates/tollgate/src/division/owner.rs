@@ -75,7 +75,8 @@ struct Division {
     limit: FleetLimitId,
     began_at: Instant,
     claims: BTreeMap<MemberId, Claim>,
-    forget_at: Instant,
+    /// When it is looked at again.
+    visit_at: Instant,
 }
 
 /// One member: a node, and which of it.
@@ -90,9 +91,9 @@ struct Claim {
     interval: Duration,
     average: Option<Average>,
     heard_at: Instant,
-    /// What it was told last, and what it said that it has.
+    /// What it was told last, and the most of what it may not have given up since.
     told: f64,
-    confirmed: f64,
+    most: f64,
     told_at: Instant,
 }
 
@@ -174,13 +175,6 @@ impl Divisions {
         self.counts.members_forgotten += forgotten;
         division.limit = demand.limit;
         division.take_in(who, demand, &self.options, &mut self.counts, now)?;
-        let forget_at = division.claims.values().map(|claim| claim.forget_at(&self.options)).max();
-        let forget_at = forget_at.unwrap_or(now);
-        if division.forget_at != forget_at {
-            self.agenda.remove(&(division.forget_at, demand.key));
-            self.agenda.insert((forget_at, demand.key));
-            division.forget_at = forget_at;
-        }
         division.share_out(terms, &mut self.scratch, now);
         // Others keep what they say they have, until all had time to say it.
         let is_learning = division.is_learning(self.since, &self.options, now);
@@ -191,18 +185,22 @@ impl Divisions {
             let context = Context { terms, scratch: &self.scratch, version: self.version, now };
             division.give(demand.key, who, holds, &context)
         });
-        if !is_learning && !lacks("share_room_is_pushed") {
-            self.push(demand.key, who, terms, now);
-        }
+        self.push(demand.key, terms, now);
         Ok(answer.flatten())
     }
 
-    /// Tells others what has notably changed for them.
-    fn push(&mut self, key: KeyId, but: MemberId, terms: &Terms<'_>, now: Instant) {
+    /// Tells members what has notably changed for them, and plans the key's next visit.
+    fn push(&mut self, key: KeyId, terms: &Terms<'_>, now: Instant) {
         let Some(division) = self.keys.get_mut(&key) else { return };
         let gap = self.options.interval / GAPS;
-        let due = division.due_for_push(but, terms, &self.scratch, gap, now);
-        for who in due {
+        let due = if division.is_learning(self.since, &self.options, now)
+            || lacks("share_room_is_pushed")
+        {
+            Due::default()
+        } else {
+            division.due_for_push(terms, &self.scratch, gap, now)
+        };
+        for who in due.now {
             self.version += 1;
             self.counts.pushed += 1;
             let context = Context { terms, scratch: &self.scratch, version: self.version, now };
@@ -210,18 +208,37 @@ impl Divisions {
                 self.pushes.entry(who.0).or_default().push(allotment);
             }
         }
+        let forgets_at = division.claims.values().map(|claim| claim.forget_at(&self.options)).max();
+        let visit_at = forgets_at.unwrap_or(now).min(due.later.unwrap_or(Instant::MAX));
+        self.agenda.remove(&(division.visit_at, key));
+        self.agenda.insert((visit_at, key));
+        division.visit_at = visit_at;
     }
 
-    /// Forgets what is due to be.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+    /// Does what is due: tells what had to wait, forgets keys of which nobody asks for any more.
+    /// `limits` knows what is divided.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        limits: &dyn Fn(KeyId, FleetLimitId) -> Option<ShareLimit>,
+        nodes: u64,
+        now: Instant,
+    ) {
+        // Ends: each visit plans the next one for later.
         while let Some((at, key)) = self.agenda.first().copied()
             && at <= now
         {
             self.agenda.pop_first();
-            if let Some(division) = self.keys.remove(&key) {
-                self.counts.members_forgotten += division.claims.len() as u64;
+            let Some(division) = self.keys.get_mut(&key) else { continue };
+            self.counts.members_forgotten += division.forget_silent(now);
+            let limit = limits(key, division.limit);
+            let Some(limit) = limit.filter(|_| !division.claims.is_empty()) else {
                 self.counts.keys_forgotten += 1;
-            }
+                self.keys.remove(&key);
+                continue;
+            };
+            let terms = Terms { limit: &limit, nodes };
+            division.share_out(&terms, &mut self.scratch, now);
+            self.push(key, &terms, now);
         }
     }
 
@@ -250,6 +267,13 @@ impl Divisions {
     }
 }
 
+/// Who is to be told what has changed for it, and when somebody else may be.
+#[derive(Debug, Default)]
+struct Due {
+    now: Vec<MemberId>,
+    later: Option<Instant>,
+}
+
 /// By what a member is given its part.
 struct Context<'a> {
     terms: &'a Terms<'a>,
@@ -260,7 +284,7 @@ struct Context<'a> {
 
 impl Division {
     fn new(limit: FleetLimitId, now: Instant) -> Self {
-        Self { limit, began_at: now, claims: BTreeMap::new(), forget_at: now }
+        Self { limit, began_at: now, claims: BTreeMap::new(), visit_at: now }
     }
 
     /// Forgets members of which nothing is left.
@@ -348,6 +372,7 @@ impl Division {
         let least = floor / LEAST;
         let given = grantable(rate, fair, others).max(least).min(rate);
         (claim.told, claim.told_at) = (given, now);
+        claim.most = claim.most.max(given);
         let own = scratch.demands.get(position).copied()?;
         Some(Allotment {
             key,
@@ -371,28 +396,32 @@ impl Division {
     /// Whom it would notably help, or who has notably too much while others lack it.
     fn due_for_push(
         &self,
-        but: MemberId,
         terms: &Terms<'_>,
         scratch: &Scratch,
         gap: Duration,
         now: Instant,
-    ) -> Vec<MemberId> {
+    ) -> Due {
         let rate = terms.limit.rate.per_second();
         let held: f64 = self.claims.values().map(|claim| claim.held(now)).sum();
         let fair = || self.claims.iter().zip(&scratch.rates);
-        let notable = |from: f64, to: f64| to > from * (1.0 + NOTABLE) && to - from > rate * TRIFLE;
+        let notable = |from: f64, to: f64| to > from * (1.0 + TELLING) && to - from > rate * TRIFLE;
         let lacks_some = fair().any(|((_, claim), fair)| notable(claim.told, *fair));
-        let room = rate - held;
-        let wants_push = |(who, claim): (&MemberId, &Claim), fair: f64| {
-            let may_be = *who != but && now.saturating_since(claim.told_at) >= gap;
-            let less = lacks_some && notable(fair, claim.told);
-            let more = notable(claim.told, fair.min(claim.told + room.max(0.0)));
-            may_be && claim.is_fresh(now) && (less || more)
-        };
-        fair()
-            .filter(|(claim, fair)| wants_push(*claim, **fair))
-            .map(|((who, _), _)| *who)
-            .collect()
+        let room = (rate - held).max(0.0);
+        let mut due = Due::default();
+        for ((who, claim), fair) in fair() {
+            let less = lacks_some && notable(*fair, claim.told);
+            let more = notable(claim.told, fair.min(claim.told + room));
+            if !claim.is_fresh(now) || !(less || more) {
+                continue;
+            }
+            let may_be_told_at = claim.told_at.saturating_add(gap);
+            if may_be_told_at <= now {
+                due.now.push(*who);
+            } else {
+                due.later = due.later.into_iter().chain([may_be_told_at]).min();
+            }
+        }
+        due
     }
 
     fn status(&self, key: KeyId, now: Instant) -> DividedKey {
@@ -419,7 +448,7 @@ impl Claim {
             average: None,
             heard_at: now,
             told: amount(demand.holds),
-            confirmed: amount(demand.holds),
+            most: amount(demand.holds),
             told_at: now,
         }
     }
@@ -441,7 +470,9 @@ impl Claim {
         }
         counts.reports += 1;
         self.sequence = demand.sequence;
-        self.confirmed = amount(demand.holds);
+        // It has just what it was told last, or something that was told before.
+        let holds = amount(demand.holds);
+        self.most = if holds == self.told { holds } else { self.most.max(holds) };
         let age = now.saturating_since(self.heard_at);
         let collected = Collected { allowed: demand.allowed, denied: demand.denied };
         self.average = match (self.averaging.sample(collected, demand.elapsed), self.average) {
@@ -473,9 +504,9 @@ impl Claim {
 
     /// What it enforces at most by an owner's word: what it was told to give up it may still have.
     fn held(&self, now: Instant) -> f64 {
-        let is_notably_less = self.told < self.confirmed * (1.0 - NOTABLE);
+        let is_notably_less = self.told < self.most * (1.0 - NOTABLE);
         let held = if is_notably_less && !lacks("share_given_up_when_confirmed") {
-            self.confirmed
+            self.most
         } else {
             self.told
         };
@@ -511,5 +542,7 @@ const INTERVAL_MAX: Duration = Duration::from_secs(60);
 const LEARNS: u32 = 2;
 /// Nobody is given less than this part of an equal part.
 const LEAST: f64 = 1_000.0;
+/// A rate that differs by more than this part of it is told before its member asks.
+const TELLING: f64 = 0.03;
 /// A difference of less than this part of the limit is not worth a message.
 const TRIFLE: f64 = 0.005;

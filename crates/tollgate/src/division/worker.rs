@@ -36,7 +36,11 @@ pub(crate) struct Sharer {
     /// The rate that the last report said it had, and whether that had anything to tell.
     told_rate: f64,
     told_nothing: bool,
+    /// Units in an interval, as the last report told.
+    told_units: f64,
     was_denying: bool,
+    /// Whether the last report came with something that had just begun: what it is is known soon.
+    follows_up: bool,
     /// The tick by which an answer to the last report should have come.
     answer_by: Option<Instant>,
     fuse: Fuse,
@@ -45,9 +49,10 @@ pub(crate) struct Sharer {
     /// What it was given last.
     last: Option<Last>,
     used_at: Instant,
-    began_at: Instant,
     /// Whether it is to be told to its owner whatever there is to tell.
     is_news: bool,
+    /// The tick for which it reported last.
+    told_tick: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -128,15 +133,17 @@ impl Sharer {
             sent: [Sent { sequence: 0, totals: nothing, at: now }; SENT_MAX],
             told_rate: 0.0,
             told_nothing: true,
+            told_units: 0.0,
             was_denying: false,
+            follows_up: false,
             answer_by: None,
             fuse: Fuse::new(options.failures_max),
             adopted: (OwnerEpoch::NONE, 0),
             ring_epoch,
             last: None,
             used_at: now,
-            began_at: now,
             is_news: true,
+            told_tick: 0,
         }
     }
 
@@ -162,19 +169,19 @@ impl Sharer {
         }
     }
 
-    /// What is to be done now, when its time has come.
-    pub(crate) fn act(&mut self, options: &ShareOptions, reports: bool, now: Instant) -> Act {
-        if self.answer_by.is_some_and(|by| by <= now) {
+    /// What is to be done now, when its time comes by `soon`: what is due there goes along.
+    pub(crate) fn act(&mut self, options: &ShareOptions, reports: bool, soon: Instant) -> Act {
+        if self.answer_by.is_some_and(|by| by <= soon) {
             self.answer_by = None;
             self.is_news = true;
             self.fuse.failed();
         }
-        let is_idle = now.saturating_since(self.used_at) >= options.interval * IDLE_TICKS;
+        let is_idle = soon.saturating_since(self.used_at) >= options.interval * IDLE_TICKS;
         if !reports {
             let goes = is_idle && self.stream == 0;
             return if goes { Act::Forget } else { Act::Wait };
         }
-        if self.wants_report(now) && self.earliest(options) <= now {
+        if self.wants_report(soon) && self.earliest(options) <= soon {
             return Act::Report;
         }
         if is_idle && self.stream == 0 && self.answer_by.is_none() {
@@ -187,36 +194,45 @@ impl Sharer {
     /// When it is to be looked at next.
     pub(crate) fn due(&self, options: &ShareOptions, reports: bool, now: Instant) -> Instant {
         let rests_at = self.used_at.saturating_add(options.interval * IDLE_TICKS);
-        let tick = self.tick_after(now, options);
+        // Not at once again, if its cell was in use after all.
+        let rests_at = if rests_at > now { rests_at } else { self.tick_after(now, options) };
         if !reports {
-            return if self.stream == 0 { rests_at.max(tick) } else { Instant::MAX };
+            return if self.stream == 0 { rests_at } else { Instant::MAX };
         }
         let urgent = if self.is_urgent() { self.earliest(options) } else { Instant::MAX };
         // A stream has no ticks of its own.
         let regular = match self.stream {
-            0 if self.has_something() => tick.max(self.earliest(options)),
-            0 => rests_at.max(tick),
+            0 if self.has_something() => {
+                self.start_of(self.told_tick + 1).max(self.earliest(options))
+            }
+            0 => rests_at,
             _ => Instant::MAX,
         };
         urgent.min(regular).min(self.answer_by.unwrap_or(Instant::MAX))
     }
 
-    /// The next report, as of `now`, when it is sent.
+    /// The next report, as of `now`, when it is sent, for what is due by `soon`.
     pub(crate) fn report(
         &mut self,
         generation: u64,
         options: &ShareOptions,
         now: Instant,
+        soon: Instant,
     ) -> Demand {
+        self.told_tick = self.tick_of(soon);
+        self.follows_up = self.sequence == 0 || self.begins_to_deny() || self.is_back();
         self.sequence += 1;
         let sent = Sent { sequence: self.sequence, totals: self.totals, at: now };
         self.sent[self.sequence as usize % SENT_MAX] = sent;
         let since = self.since_heard();
         self.was_denying = since.denied > 0;
         self.told_nothing = since.is_empty();
+        let elapsed = now.saturating_since(self.heard_at).max(options.elapsed_min);
+        let units = since.allowed.saturating_add(since.denied) as f64;
+        self.told_units = units * (self.interval.as_secs_f64() / elapsed.as_secs_f64());
         self.told_rate = self.holds();
         self.is_news = false;
-        let answer_by = self.tick_after(now, options);
+        let answer_by = self.tick_after(soon, options);
         self.answer_by = Some(self.answer_by.unwrap_or(answer_by));
         Demand {
             key: self.key,
@@ -236,7 +252,7 @@ impl Sharer {
 
     /// The report of a member that is one no longer.
     pub(crate) fn farewell(&mut self, options: &ShareOptions, now: Instant) -> Demand {
-        Demand { is_last: true, ..self.report(0, options, now) }
+        Demand { is_last: true, ..self.report(0, options, now, now) }
     }
 
     /// Adopts what the owner gives, if it is news of this member and can be true. Returns whether
@@ -249,7 +265,6 @@ impl Sharer {
         given: &Allotment,
         owner_epoch: OwnerEpoch,
         limit: &ShareLimit,
-        now: Instant,
     ) -> Result<bool, InsaneReply> {
         let is_mine = given.epoch == self.epoch && owner_epoch.ring == self.ring_epoch;
         let is_news = (owner_epoch, given.version) > self.adopted;
@@ -270,7 +285,6 @@ impl Sharer {
         if is_less && !lacks("share_less_is_confirmed") {
             self.is_news = true;
         }
-        let _ = now;
         Ok(before != (self.fuse.phase(), self.holds()))
     }
 
@@ -378,15 +392,25 @@ impl Sharer {
     /// Whether it is not to wait for the next tick.
     fn is_urgent(&self) -> bool {
         let since = self.since_told();
-        let begins_to_deny =
-            since.denied > 0 && !self.was_denying && !lacks("share_denying_is_told_at_once");
-        let is_back = self.told_nothing && !since.is_empty();
-        self.is_news || begins_to_deny || is_back
+        // More in a part of an interval than in a whole one is known before the whole has passed.
+        let units = since.allowed.saturating_add(since.denied) as f64;
+        let is_more = since.denied > 0 && units > self.told_units * MORE;
+        let has_begun = self.begins_to_deny() || self.is_back() || self.follows_up;
+        self.is_news || has_begun || is_more
     }
 
-    fn wants_report(&self, now: Instant) -> bool {
-        self.is_urgent()
-            || (self.has_something() && self.tick_of(now) > self.tick_of(self.last_sent()))
+    fn begins_to_deny(&self) -> bool {
+        let denies = self.since_told().denied > 0;
+        denies && !self.was_denying && !lacks("share_denying_is_told_at_once")
+    }
+
+    /// Whether it is asked for after it had told that it was not.
+    fn is_back(&self) -> bool {
+        self.told_nothing && !self.since_told().is_empty()
+    }
+
+    fn wants_report(&self, soon: Instant) -> bool {
+        self.is_urgent() || (self.has_something() && self.tick_of(soon) > self.told_tick)
     }
 
     /// Not sooner than this after the last report.
@@ -394,14 +418,8 @@ impl Sharer {
         if self.sequence == 0 {
             return Instant::ZERO;
         }
-        self.last_sent().saturating_add(options.interval / GAPS)
-    }
-
-    fn last_sent(&self) -> Instant {
-        if self.sequence == 0 {
-            return self.began_at;
-        }
-        self.sent[self.sequence as usize % SENT_MAX].at
+        let last = self.sent[self.sequence as usize % SENT_MAX].at;
+        last.saturating_add(options.interval / GAPS)
     }
 
     fn tick_of(&self, at: Instant) -> u64 {
@@ -414,8 +432,12 @@ impl Sharer {
         if self.stream != 0 {
             return now.saturating_add(self.interval.max(options.interval) * 3 / 2);
         }
+        self.start_of(self.tick_of(now) + 1)
+    }
+
+    fn start_of(&self, tick: u64) -> Instant {
         let interval = (self.interval.as_nanos() as u64).max(1);
-        Instant::from_nanos((self.tick_of(now) + 1).saturating_mul(interval))
+        Instant::from_nanos(tick.saturating_mul(interval))
     }
 }
 
@@ -435,5 +457,7 @@ fn burst_of(burst: u64, part: f64, members: u64) -> u64 {
 
 /// A member that was not asked for in so many ticks is forgotten.
 const IDLE_TICKS: u32 = 5;
+/// Of what a whole interval is expected to bring, so much more says that demand has grown.
+const MORE: f64 = 1.5;
 /// Reports that are remembered until they are answered.
 const SENT_MAX: usize = 4;

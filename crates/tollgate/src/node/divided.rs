@@ -78,6 +78,13 @@ impl Node {
         self.tenure.as_ref().map_or(1, count).max(1)
     }
 
+    /// Does what is due as an owner.
+    pub(super) fn divide_on(&mut self, now: Instant) {
+        let nodes = self.nodes();
+        let limits = |key, id| self.rules.share(key, id).copied();
+        self.dividing.owner.handle_timeout(&limits, nodes, now);
+    }
+
     pub(super) fn handle_shared(&mut self, usage: &ShareUsage, now: Instant) {
         let drained = &usage.drained;
         let id = (drained.key, 0);
@@ -124,7 +131,12 @@ impl Node {
             return;
         }
         entry.is_leaving = false;
-        self.schedule_share(id, now);
+        // Not at once again.
+        let at = now.saturating_add(self.dividing.options.interval);
+        if let (Some(owner), None) = (entry.owner, entry.at) {
+            entry.at = Some(at);
+            self.pipeline.schedule(owner, Lot::Share(key, 0), at);
+        }
     }
 
     /// Takes in what a member counted, which may be a new one.
@@ -194,12 +206,14 @@ impl Node {
         entry.at = None;
         let limit = self.rules.share(key, entry.sharer.limit);
         let reports = limit.is_some_and(|limit| limit.mode.reports());
-        let act = entry.sharer.act(&options, reports, now);
+        // As much as the pipeline takes along.
+        let soon = now.saturating_add(self.options.times.sync_interval / 2);
+        let act = entry.sharer.act(&options, reports, soon);
         let is_new_phase = entry.phase != entry.sharer.phase();
         let demand = match act {
             Act::Report => {
                 let generation = limit.map_or(0, |limit| limit.generation);
-                Some(entry.sharer.report(generation, &options, now))
+                Some(entry.sharer.report(generation, &options, now, soon))
             }
             Act::Forget => {
                 entry.is_leaving = true;
@@ -253,7 +267,7 @@ impl Node {
             if entry.owner != Some(from) || !limit.mode.reports() {
                 continue;
             }
-            match entry.sharer.handle_allotment(given, batch.owner_epoch, limit, now) {
+            match entry.sharer.handle_allotment(given, batch.owner_epoch, limit) {
                 // A stream is told whenever it can rely on what it has.
                 Ok(changed) if changed || given.stream != 0 => self.give(id),
                 Ok(_) => {}

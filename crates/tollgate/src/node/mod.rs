@@ -122,7 +122,7 @@ impl Node {
         let standing = self.standing();
         let limits = |key, id| self.rules.limit(key, id).copied();
         self.owner.handle_timeout(&limits, &standing, now);
-        self.dividing.owner.handle_timeout(now);
+        self.divide_on(now);
         match input {
             Input::Usage(usage) => self.handle_usage(&usage, now),
             Input::Shared(usage) => self.handle_shared(&usage, now),

@@ -69,7 +69,8 @@ fn a_limit_of_a_fleet_that_makes_no_sense_is_refused_with_the_reason() {
     let cap = |units, spec| LimitSpec { local_cap: Some(units), ..spec };
     let bootstrap = |units, spec| LimitSpec { bootstrap: Some(units), ..spec };
     let stale = |word| LimitSpec { on_stale: Some(word), ..EVENTUAL };
-    let later = "this version keeps only \"local\", \"eventual\" and \"tally\"";
+    let later = "this version keeps only \"local\", \"eventual\", \"share\" and \"tally\"";
+    let one_of = "must be \"local\", \"eventual\", \"share\" or \"tally\"";
     let of_burst = "must be 1 to the burst, which is 10000";
     let unlimited = "has no meaning with rate \"unlimited\"";
     let only_deny = "this version keeps only \"deny\"";
@@ -79,8 +80,7 @@ fn a_limit_of_a_fleet_that_makes_no_sense_is_refused_with_the_reason() {
     let of_5 = "must be at most the local cap, which is 5";
     let cases = [
         (guarantee("strict"), "guarantee", later),
-        (guarantee("share"), "guarantee", later),
-        (guarantee(""), "guarantee", "must be \"local\", \"eventual\" or \"tally\""),
+        (guarantee(""), "guarantee", one_of),
         (cap(0, EVENTUAL), "local_cap", of_burst),
         (cap(10_001, EVENTUAL), "local_cap", of_burst),
         (bootstrap(201, EVENTUAL), "bootstrap", of_200),
@@ -98,6 +98,42 @@ fn a_limit_of_a_fleet_that_makes_no_sense_is_refused_with_the_reason() {
         let error = refused(&spec);
         assert_eq!((error.field(), error.reason()), (field, reason), "{error}");
     }
+}
+
+const SHARE: LimitSpec<'static> = LimitSpec { guarantee: "share", ..GOOD };
+
+#[test]
+fn a_limit_that_nodes_divide_and_that_makes_no_sense_is_refused_with_the_reason() {
+    let only = "has a meaning only with guarantee = \"share\"";
+    let words = "must be \"disabled\", \"local\", \"global\", \"local-shadow-global\" or \
+                 \"global-shadow-local\"";
+    let never = "a cost above the burst never passes with \"share\": must be \"never\"";
+    let stale = "a node that hears nothing enforces its part: must be \"share\"";
+    let large = "must be at most 2^40 with \"share\"";
+    let mode = |word, spec| LimitSpec { mode: Some(word), ..spec };
+    let cap = "has a meaning only with guarantee = \"eventual\"";
+    let cases = [
+        (mode("global", EVENTUAL), "mode", only),
+        (mode("shadow", SHARE), "mode", words),
+        (LimitSpec { oversize: Oversize::Pace, ..SHARE }, "oversize", never),
+        (LimitSpec { on_stale: Some("deny"), ..SHARE }, "on_stale", stale),
+        (LimitSpec { burst: Some((1 << 40) + 1), ..SHARE }, "burst", large),
+        (LimitSpec { local_cap: Some(5), ..SHARE }, "local_cap", cap),
+        (
+            LimitSpec { count: Some("offered"), ..SHARE },
+            "count",
+            "has a meaning only with guarantee = \"tally\"",
+        ),
+    ];
+    for (spec, field, reason) in cases {
+        let error = refused(&spec);
+        assert_eq!((error.field(), error.reason()), (field, reason), "{error}");
+    }
+    for word in tollgate::ShareMode::ALL {
+        let limit = Limit::parse(&mode(word.name(), SHARE)).expect("sound");
+        assert_eq!(limit.share_mode(), Some(word));
+    }
+    assert_eq!(Limit::parse(&GOOD).expect("sound").share_mode(), None);
 }
 
 const TALLY: LimitSpec<'static> =

@@ -22,6 +22,7 @@ mod reserve;
 mod ring;
 mod sessions;
 mod several;
+mod share;
 mod support;
 mod tally;
 mod tidy;
