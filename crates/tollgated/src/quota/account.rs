@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_stream_has_ten_thousand_buckets() {
         let all = Arc::<QuotaMetrics>::default();
-        let (mut account, mut other) = (Account::new(all.clone()), Account::new(all.clone()));
+        let (mut account, mut other) = (Account::new(all.clone()), Account::new(all));
         assert!((0..BUCKETS_MAX).all(|_| account.take(10)));
         assert!(!account.take(0));
         assert!(other.take(0));

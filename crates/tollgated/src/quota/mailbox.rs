@@ -114,9 +114,9 @@ mod tests {
         assert_eq!(letters.take(), [(1, told(Part::AllowAll)), (2, told(Part::DenyAll))]);
         assert_eq!(letters.take(), []);
         mailbox.put(3, Part::DenyAll, until);
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(letters.poll_waiting(&mut cx).is_pending());
+        let cx = Context::from_waker(Waker::noop());
+        assert!(letters.poll_waiting(&cx).is_pending());
         mailbox.put(1, Part::DenyAll, until);
-        assert!(letters.poll_waiting(&mut cx).is_ready());
+        assert!(letters.poll_waiting(&cx).is_ready());
     }
 }

@@ -17,8 +17,10 @@ mod tests;
 
 pub(crate) use account::Account;
 pub(crate) use divider::{Divider, StreamId};
+#[cfg(any(test, fuzzing))]
+pub(crate) use divider::{Part, Told};
 #[cfg(test)]
-pub(crate) use divider::{Part, Told, TooMany, Usage};
+pub(crate) use divider::{TooMany, Usage};
 #[cfg(test)]
 pub(crate) use mailbox::Mailbox;
 pub(crate) use mailbox::{Letters, mailbox};

@@ -89,8 +89,9 @@ pub(super) fn bucket_of(per_second: f64, burst_cap: u64) -> Option<TokenBucket> 
         return None;
     }
     let rate = per_second.min(f64::from(u32::MAX));
-    let seconds = smallest_denominator(rate * (1.0 - LOSS_MAX), rate)?;
-    let tokens = rate * seconds * (1.0 + ROUNDING);
+    let most = rate * (1.0 + ROUNDING);
+    let seconds = smallest_denominator(rate * (1.0 - LOSS_MAX), most)?;
+    let tokens = most * seconds;
     let tokens = if lacks("quota_rate_rounded_up") { tokens.ceil() } else { tokens.floor() };
     // Both are within the numbers of 32 bits, and casts stop at their ends.
     let (tokens_per_fill, fill_seconds) = (tokens as u32, seconds as u32);

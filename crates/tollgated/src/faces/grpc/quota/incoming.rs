@@ -23,6 +23,9 @@ impl Incoming {
 
     /// Adds what has arrived.
     pub(super) fn push(&mut self, data: &[u8]) {
+        if data.is_empty() {
+            return; // So may a client say that this was all.
+        }
         self.bytes.extend_from_slice(data);
         self.began = self.began.or_else(|| Some(Instant::now()));
     }

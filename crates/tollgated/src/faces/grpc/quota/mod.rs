@@ -213,9 +213,6 @@ impl Exchange {
     /// Takes in all messages that have arrived.
     async fn hear(&mut self) -> Result<(), Fault> {
         while let Some(message) = self.incoming.next()? {
-            if is_last(&self.seat.app, &self.seat.guard) {
-                self.seat.guard.ask_to_end();
-            }
             let reports = Reports::read(&message)?;
             self.quota.handle_domain(reports.domain).map_err(why)?;
             for (index, (entries, usage)) in reports.usages().enumerate() {
@@ -224,6 +221,9 @@ impl Exchange {
                 }
                 let (allowed, denied) = (usage.allowed, usage.denied);
                 self.report(&Report { entries, allowed, denied, elapsed: usage.elapsed });
+            }
+            if is_last(&self.seat.app, &self.seat.guard) {
+                self.seat.guard.ask_to_end(); // Not before all of it is counted.
             }
         }
         Ok(())
@@ -398,3 +398,48 @@ const USAGES_AT_ONCE: usize = 1_000;
 const ACTION_BYTES: usize = 64;
 /// A message is not begun anew before it has so many bytes.
 const MESSAGE_BYTES: usize = 16 << 10;
+
+/// Takes in a message that a client sent; what is read of it is what the messages say that are made
+/// from the protocol's file, and so is what it is told.
+#[cfg(fuzzing)]
+pub(crate) fn report_bytes(message: &[u8]) {
+    use super::proto::envoy::service::rate_limit_quota::v3::{
+        RateLimitQuotaResponse, RateLimitQuotaUsageReports,
+    };
+    use crate::quota::{Part, Told};
+    use prost::Message;
+
+    let Ok(reports) = Reports::read(message) else { return };
+    let decoded = RateLimitQuotaUsageReports::decode(message).expect("we read it");
+    assert_eq!(reports.domain, decoded.domain);
+    assert_eq!(reports.usages().count(), decoded.bucket_quota_usages.len());
+    let mut quota = QuotaStream::new(Account::new(Arc::default()));
+    let now = tollgate::Instant::ZERO;
+    for ((entries, usage), decoded) in reports.usages().zip(&decoded.bucket_quota_usages) {
+        let bucket = &decoded.bucket_id.as_ref().expect("we saw it").bucket;
+        assert_eq!(entries.len(), bucket.len());
+        assert!(entries.iter().all(|(name, value)| bucket[*name] == *value));
+        let (allowed, denied) = (usage.allowed, usage.denied);
+        assert_eq!(allowed, decoded.num_requests_allowed);
+        assert_eq!(denied, decoded.num_requests_denied);
+        let report = Report { entries, allowed, denied, elapsed: usage.elapsed };
+        let Heard::Tell { bucket, .. } = quota.handle_report(&report, now) else { continue };
+        let parts = [
+            Part::Rate { per_second: allowed as f64, burst_cap: denied },
+            Part::AllowAll,
+            Part::DenyAll,
+            Part::Unknown,
+        ];
+        let part = parts[(allowed % 4) as usize];
+        quota.handle_part(bucket, Told { part, confirmed_until: tollgate::Instant::MAX }, now);
+    }
+    let mut out = bytes::BytesMut::new();
+    let mut said = 0;
+    while let Some(action) = quota.poll_action(now) {
+        response::write(&action, &mut out);
+        said += 1;
+    }
+    let response = RateLimitQuotaResponse::decode(&*out).expect("we wrote it");
+    assert_eq!(response.bucket_action.len(), said);
+    assert!(response.bucket_action.iter().all(|action| action.bucket_action.is_some()));
+}
