@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(crate) struct BucketId(Arc<[u8]>);
 
 impl BucketId {
-    /// The id that [`write`] wrote.
+    /// The id that [`write()`] wrote.
     pub(super) fn new(written: &[u8]) -> Self {
         Self(written.into())
     }
