@@ -100,7 +100,8 @@ fuzz() {
     return
   fi
   local target
-  for target in rate limiter resp http grpc config command peer_frame session_frame hello; do
+  for target in rate limiter resp http grpc quota_reports config command peer_frame session_frame \
+    hello; do
     local seeds=() words=()
     if [ "$target" = config ]; then
       seeds=(fuzz/corpus/config examples) words=(-dict=fuzz/config.dict)

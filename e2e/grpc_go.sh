@@ -14,7 +14,8 @@ at=127.0.0.1:$GRPC
 service=envoy.service.ratelimit.v3.RateLimitService
 grpcurl() { "$TOOLS/grpcurl" -plaintext "$@" 2>&1; }
 line() { paste -sd ' ' - | tr -s ' '; }
-like 'grpcurl lists the services' "$service grpc.health.v1.Health .*" "$(grpcurl "$at" list | line)"
+quotas=envoy.service.rate_limit_quota.v3.RateLimitQuotaService
+like 'grpcurl lists the services' "$quotas $service grpc.health.v1.Health .*" "$(grpcurl "$at" list | line)"
 like 'grpcurl describes the service' \
   ".*rpc ShouldRateLimit \( .envoy.service.ratelimit.v3.RateLimitRequest \) .*" \
   "$(grpcurl "$at" describe "$service" | line)"

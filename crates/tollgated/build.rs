@@ -7,7 +7,11 @@ use prost::Message;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
-    let services = ["envoy/service/ratelimit/v3/rls.proto", "grpc/health/v1/health.proto"];
+    let services = [
+        "envoy/service/ratelimit/v3/rls.proto",
+        "envoy/service/rate_limit_quota/v3/rlqs.proto",
+        "grpc/health/v1/health.proto",
+    ];
     let described = protox::compile(services, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     // What reflection shows to clients.

@@ -29,7 +29,11 @@ WORK = pathlib.Path(os.environ["WORK"])
 LIMITS = str(pathlib.Path(__file__).parent / "limits")
 RLS = "envoy.service.ratelimit.v3.RateLimitService"
 ASK = f"/{RLS}/ShouldRateLimit"
-SERVICES = ["envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"]
+SERVICES = [
+    "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
+    "envoy.service.ratelimit.v3.RateLimitService",
+    "grpc.health.v1.Health",
+]
 YEAR, MINUTE = 6, 2
 
 

@@ -13,6 +13,7 @@ use crate::agreement::Agreement;
 use crate::exposition::Exposition;
 use crate::overview::Overview;
 use crate::policy::Policy;
+use crate::quota::Divider;
 use crate::service::Service;
 
 /// One daemon.
@@ -25,6 +26,8 @@ pub(crate) struct App {
     pub(crate) overview: Option<Arc<dyn Overview>>,
     /// What waits for what the fleet permits; none where this daemon is alone.
     pub(crate) member: Option<Member>,
+    /// What divides limits among streams that use them by assignment; none if nothing does.
+    pub(crate) divider: Option<Arc<dyn Divider>>,
     pub(crate) exposition: Exposition,
     pub(crate) bounds: Bounds,
     /// What clients must show, if anything.
@@ -104,6 +107,7 @@ impl App {
             agreement: None,
             overview: None,
             member: None,
+            divider: None,
             bounds: Bounds {
                 connections_max: 10,
                 idle: Duration::from_secs(300),

@@ -4,6 +4,7 @@
 //! number is known when the limits are.
 
 mod fleet;
+mod quota;
 mod tally;
 
 use std::fmt;
@@ -79,6 +80,7 @@ impl Collector for Reader {
         self.encode_limits(&mut encoder)?;
         self.encode_faces(&mut encoder)?;
         self.encode_state(&mut encoder)?;
+        quota::encode(&self.service.metrics().quota, &mut encoder)?;
         if let Some(status) = self.service.tally_status() {
             tally::encode(&status, &self.service.limits(), &mut encoder)?;
         }

@@ -26,6 +26,11 @@ pub fn grpc(body: &[u8]) {
     grpc::answer_bytes(body, &app);
 }
 
+/// Messages of a stream of quotas.
+pub fn quota_reports(message: &[u8]) {
+    grpc::report_bytes(message);
+}
+
 /// Policy files, in each language.
 pub fn config(text: &str) {
     for name in ["a.toml", "a.yaml", "a.json"] {

@@ -32,6 +32,8 @@ pub(crate) struct Guard {
     /// The tick of the last change, then two bits of [`Phase`].
     noted: AtomicU32,
     opened: u32,
+    /// Calls that go on for as long as they like.
+    lasting: AtomicU32,
     ends: AtomicBool,
     waker: Mutex<Option<Waker>>,
     /// Bytes of half-received messages, over all connections.
@@ -46,6 +48,7 @@ impl Guard {
             ticks,
             noted: AtomicU32::new(opened << 2),
             opened,
+            lasting: AtomicU32::new(0),
             ends: AtomicBool::new(false),
             waker: Mutex::default(),
             held_by_all,
@@ -83,6 +86,16 @@ impl Guard {
         (phase, now.saturating_sub(noted >> 2))
     }
 
+    /// Notes a call that may ask nothing for long: until it ends, the connection is not idle.
+    pub(crate) fn note_lasting(self: &Arc<Self>) -> Lasting {
+        self.lasting.fetch_add(1, Relaxed);
+        Lasting(self.clone())
+    }
+
+    pub(crate) fn has_lasting(&self) -> bool {
+        self.lasting.load(Relaxed) > 0
+    }
+
     /// How many ticks the connection has lasted.
     pub(crate) fn age(&self) -> u32 {
         self.ticks.load(Relaxed).saturating_sub(self.opened)
@@ -109,6 +122,19 @@ impl Guard {
     /// The account of one message that is being received.
     pub(crate) fn hold_nothing(&self) -> Held {
         Held { bytes: 0, by_all: self.held_by_all.clone() }
+    }
+}
+
+/// A call that lasts, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lasting(Arc<Guard>);
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        self.0.lasting.fetch_sub(1, Relaxed);
+        if self.0.doing().0 == Phase::Idle {
+            self.0.note(Phase::Idle); // It is idle since now.
+        }
     }
 }
 
@@ -172,6 +198,20 @@ mod tests {
         guard.note(Phase::Idle);
         ticks.store(11, Relaxed);
         assert_eq!((guard.doing(), guard.age()), ((Phase::Idle, 1), 4));
+    }
+
+    #[test]
+    fn a_connection_is_idle_since_its_last_lasting_call_has_ended() {
+        let (guard, ticks, _) = guard();
+        let guard = Arc::new(guard);
+        let (one, two) = (guard.note_lasting(), guard.note_lasting());
+        ticks.store(20, Relaxed);
+        drop(one);
+        assert!(guard.has_lasting());
+        ticks.store(30, Relaxed);
+        drop(two);
+        assert!(!guard.has_lasting());
+        assert_eq!(guard.doing(), (Phase::Idle, 0));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod coordinator;
 mod face;
 mod metrics;
 mod stamp;
+mod quota;
 mod service;
 mod policy;
 mod agreement;

@@ -3,7 +3,8 @@
 //!
 //! Plain atomics, added to without a lock. How they are shown is in `exposition`.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tollgate::{Decision, Outcome, Reason};
@@ -16,6 +17,7 @@ pub(crate) struct Metrics {
     faces: [FaceMetrics; Face::ALL.len()],
     pub(crate) loads_good: AtomicU64,
     pub(crate) loads_bad: AtomicU64,
+    pub(crate) quota: Arc<QuotaMetrics>,
 }
 
 /// The counters of one door.
@@ -34,6 +36,30 @@ pub(crate) struct FaceMetrics {
     pub(crate) refused: AtomicU64,
     pub(crate) timed_out: AtomicU64,
     pub(crate) took: Histogram,
+}
+
+/// The counters of buckets that are used by assignment.
+#[derive(Debug, Default)]
+pub(crate) struct QuotaMetrics {
+    /// Streams that are open.
+    pub(crate) streams: AtomicUsize,
+    /// Buckets of all streams.
+    pub(crate) buckets: AtomicUsize,
+    /// Bytes that are kept of buckets.
+    pub(crate) kept_bytes: AtomicUsize,
+    /// Usages of buckets that were reported.
+    pub(crate) reports: AtomicU64,
+    /// Assignments of a strategy that a bucket did not have.
+    pub(crate) assigned: AtomicU64,
+    /// Assignments of the strategy that a bucket has.
+    pub(crate) extended: AtomicU64,
+    pub(crate) abandoned: AtomicU64,
+    /// Streams that were refused, as many being open as may be.
+    pub(crate) refused_streams: AtomicU64,
+    /// Usages of buckets for which there was no room.
+    pub(crate) refused_buckets: AtomicU64,
+    /// Messages that were wrong, and ended their stream.
+    pub(crate) refused_messages: AtomicU64,
 }
 
 /// A decision's words in metrics: the answer, and the reason of a denial.

@@ -381,6 +381,7 @@ impl Serve {
             agreement,
             overview,
             member,
+            divider: None,
             bounds: Bounds {
                 connections_max: raise_files_max(self.connections_max.get()),
                 idle: seconds(self.idle_seconds),

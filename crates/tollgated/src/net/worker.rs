@@ -116,7 +116,8 @@ impl Desk {
             let (phase, age) = guard.doing();
             let late = match phase {
                 Phase::Idle => {
-                    if age >= idle || (draining > 0 && age >= QUIET_TICKS) {
+                    let rests = age >= idle && !guard.has_lasting();
+                    if rests || (draining > 0 && age >= QUIET_TICKS) {
                         guard.ask_to_end();
                     }
                     false

@@ -69,12 +69,15 @@ impl From<BodyError> for Fault {
 pub(super) struct Call {
     pub(super) method: Method,
     pub(super) time: Duration,
+    /// How long the whole call may take, if its caller says so.
+    pub(super) deadline: Option<Duration>,
 }
 
 /// What there is to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     ShouldRateLimit,
+    StreamQuotas,
     HealthCheck,
     HealthWatch,
     Reflection,
@@ -106,6 +109,9 @@ impl Call {
             "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
                 Method::ShouldRateLimit
             }
+            "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas" => {
+                Method::StreamQuotas
+            }
             "/grpc.health.v1.Health/Check" => Method::HealthCheck,
             "/grpc.health.v1.Health/Watch" => Method::HealthWatch,
             path if path.starts_with("/grpc.reflection.v1") => Method::Reflection,
@@ -125,7 +131,7 @@ impl Call {
         if time.is_zero() {
             return Err(Fault::from(BodyError::TooSlow).into());
         }
-        Ok(Self { method, time })
+        Ok(Self { method, time, deadline })
     }
 }
 
@@ -135,13 +141,19 @@ pub(super) fn unframe(body: &[u8]) -> Result<&[u8], Fault> {
         return Err(Fault::invalid("the body holds no message"));
     };
     let [compressed, length @ ..] = *prefix;
-    if compressed != 0 {
-        return Err(Fault::new(Code::Unimplemented, "compressed messages are not read"));
-    }
+    is_plain(compressed)?;
     if u32::from_be_bytes(length) as usize != message.len() {
         return Err(Fault::invalid("the body does not hold exactly one message"));
     }
     Ok(message)
+}
+
+/// Whether a message is as it was written, by its flag.
+pub(super) fn is_plain(compressed: u8) -> Result<(), Fault> {
+    match compressed {
+        0 => Ok(()),
+        _ => Err(Fault::new(Code::Unimplemented, "compressed messages are not read")),
+    }
 }
 
 /// What a message says.
@@ -224,7 +236,7 @@ impl Fault {
 }
 
 /// A flag and a length.
-const PREFIX: usize = 5;
+pub(super) const PREFIX: usize = 5;
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const OK: HeaderValue = HeaderValue::from_static("0");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");

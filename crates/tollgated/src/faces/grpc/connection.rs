@@ -16,6 +16,7 @@ use h2::server::{Builder, Connection, SendResponse};
 use h2::{Ping, PingPong, RecvStream};
 use hyper::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::stream;
@@ -58,6 +59,8 @@ where
     let mut connection = begun?;
     let mut keepalive = connection.ping_pong().map(|pings| Keepalive::new(pings, app));
     let mut accepted: Vec<Accepted> = Vec::new();
+    // What calls that last are told then.
+    let ending = watch::Sender::new(false);
     // Once it is told to end: when it is cut.
     let mut cut = None;
     poll_fn(|cx| {
@@ -68,6 +71,7 @@ where
         loop {
             if guard.is_to_end(cx) && cut.is_none() {
                 connection.graceful_shutdown();
+                ending.send_replace(true);
                 // A call that has begun has its time to arrive and to be answered; streams that
                 // would go on for ever end here.
                 cut = Some(Box::pin(sleep(2 * app.bounds.partial)));
@@ -77,7 +81,7 @@ where
             }
             let more = accept_all(&mut connection, &mut accepted, cx);
             let answered = !accepted.is_empty();
-            answer_all(&mut accepted, app, guard, cx);
+            answer_all(&mut accepted, app, guard, &ending, cx);
             // What was answered is sent with the next look for more.
             if more.is_ready() || !answered {
                 return more;
@@ -112,6 +116,7 @@ fn answer_all(
     accepted: &mut Vec<Accepted>,
     app: &Arc<App>,
     guard: &Arc<Guard>,
+    ending: &watch::Sender<bool>,
     cx: &mut Context<'_>,
 ) {
     if accepted.is_empty() {
@@ -119,7 +124,7 @@ fn answer_all(
     }
     guard.note(Phase::Busy);
     for (request, respond) in accepted.drain(..) {
-        stream::answer(request, respond, app, guard, cx);
+        stream::answer(request, respond, app, guard, ending, cx);
     }
     if is_last(app, guard) {
         guard.ask_to_end();

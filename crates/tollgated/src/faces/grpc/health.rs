@@ -13,18 +13,23 @@ use tokio::sync::watch;
 use super::call::{Code, Fault, frame, read};
 use super::proto::grpc::health::v1::health_check_response::ServingStatus;
 use super::proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
+use crate::app::App;
 use crate::service::Service;
 
 /// How a service stands.
 ///
 /// # Errors
 /// When there is none of that name.
-pub(super) fn check(message: &[u8], service: &Service) -> Result<Bytes, Fault> {
+pub(super) fn check(message: &[u8], app: &App) -> Result<Bytes, Fault> {
     let HealthCheckRequest { service: name } = read(message)?;
-    if !KNOWN.contains(&&*name) {
+    if !is_known(&name, app) {
         return Err(Fault::new(Code::NotFound, "there is no such service"));
     }
-    Ok(frame(&standing(service)))
+    Ok(frame(&standing(&app.service)))
+}
+
+fn is_known(name: &str, app: &App) -> bool {
+    KNOWN.contains(&name) || name == QUOTA && app.divider.is_some()
 }
 
 fn standing(service: &Service) -> HealthCheckResponse {
@@ -45,10 +50,11 @@ pub(crate) struct Watch {
 impl Watch {
     /// # Errors
     /// When the message is none.
-    pub(super) fn new(message: &[u8], service: Arc<Service>) -> Result<Self, Fault> {
+    pub(super) fn new(message: &[u8], app: &App) -> Result<Self, Fault> {
         let HealthCheckRequest { service: name } = read(message)?;
+        let service = app.service.clone();
         let changes = Box::pin(changed(service.ending()));
-        Ok(Self { service, known: KNOWN.contains(&&*name), said: None, changes, ended: false })
+        Ok(Self { service, known: is_known(&name, app), said: None, changes, ended: false })
     }
 }
 
@@ -93,3 +99,5 @@ impl Body for Watch {
 
 /// The whole process, and what it serves, under its own name and the original's.
 const KNOWN: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
+/// There where limits are divided among streams.
+const QUOTA: &str = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService";

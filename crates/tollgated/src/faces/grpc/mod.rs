@@ -2,10 +2,12 @@
 //!
 //! `connection` keeps a connection, `stream` a call on it, `call` knows how calls look on the wire.
 //! `rls` decides: what is asked is read in `request`, and how it stands is written in `status`.
+//! `quota` is a stream of reports and assignments.
 
 mod call;
 mod connection;
 mod health;
+mod quota;
 mod reflection;
 mod request;
 mod rls;
@@ -18,6 +20,8 @@ mod wire;
 mod wire_tests;
 
 pub(crate) use connection::serve;
+#[cfg(fuzzing)]
+pub(crate) use quota::report_bytes;
 #[cfg(fuzzing)]
 pub(crate) use rls::answer_bytes;
 

@@ -12,11 +12,12 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use hyper::Request;
 use hyper::body::{Body, Frame};
+use tokio::sync::watch;
 use tollgate::Instant;
 
 use super::call::{self, Call, Code, Fault, Method, Refusal};
 use super::health::{self, Watch};
-use super::{reflection, rls};
+use super::{quota, reflection, rls};
 use crate::app::{App, Member};
 use crate::face::Face;
 use crate::faces::body::{self, BODY_BYTES_MAX};
@@ -28,6 +29,7 @@ pub(super) fn answer(
     respond: SendResponse<Bytes>,
     app: &Arc<App>,
     guard: &Arc<Guard>,
+    ending: &watch::Sender<bool>,
     cx: &mut Context<'_>,
 ) {
     let (head, stream) = request.into_parts();
@@ -38,6 +40,11 @@ pub(super) fn answer(
     };
     if call.method == Method::Reflection {
         tokio::spawn(reflect(Request::from_parts(head, body), respond));
+    } else if call.method == Method::StreamQuotas {
+        match quota::Seat::take(app, guard) {
+            Ok(seat) => quota::begin(seat, call.deadline, body, respond, ending.subscribe()),
+            Err(fault) => refuse(&Refusal::Fault(fault), respond, app),
+        }
     } else if let Some(message) = body.whole(cx) {
         conclude(call, &message, respond, app);
     } else {
@@ -63,9 +70,10 @@ fn conclude(call: Call, body: &Bytes, mut respond: SendResponse<Bytes>, app: &Ar
             }
             Ok(answer.map_or(Answer::Waits, Answer::Message))
         }
-        Method::HealthCheck => health::check(message, &app.service).map(Answer::Message),
-        Method::HealthWatch => Watch::new(message, app.service.clone()).map(Answer::Watch),
-        Method::Reflection => Ok(Answer::Nothing), // It is a stream of its own.
+        Method::HealthCheck => health::check(message, app).map(Answer::Message),
+        Method::HealthWatch => Watch::new(message, app).map(Answer::Watch),
+        // They are streams of their own.
+        Method::Reflection | Method::StreamQuotas => Ok(Answer::Nothing),
     });
     match answered {
         Ok(Answer::Message(message)) => send_message(message, respond, app),
@@ -130,15 +138,22 @@ fn send_message(message: Bytes, mut respond: SendResponse<Bytes>, app: &App) {
 
 /// Answers with nothing but a head.
 fn refuse(refusal: &Refusal, mut respond: SendResponse<Bytes>, app: &App) {
-    let metrics = app.service.metrics();
     match refusal {
-        Refusal::NoCall => metrics.malformed(Face::Grpc),
-        Refusal::Fault(Fault { code: Code::DeadlineExceeded, .. }) => {
-            metrics.face(Face::Grpc).timed_out.fetch_add(1, Relaxed);
-        }
-        Refusal::Fault(_) => metrics.invalid(Face::Grpc),
+        Refusal::NoCall => app.service.metrics().malformed(Face::Grpc),
+        Refusal::Fault(fault) => count(fault, app),
     }
     let _ = respond.send_response(refusal.head(), true);
+}
+
+/// Counts a call that failed.
+pub(super) fn count(fault: &Fault, app: &App) {
+    let metrics = app.service.metrics();
+    match fault.code {
+        Code::DeadlineExceeded => {
+            metrics.face(Face::Grpc).timed_out.fetch_add(1, Relaxed);
+        }
+        _ => metrics.invalid(Face::Grpc),
+    }
 }
 
 /// Sends an answer for which the client has no room yet, and takes it back if that lasts.

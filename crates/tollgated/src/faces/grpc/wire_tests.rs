@@ -20,7 +20,7 @@ use super::tests::{ask, bringing, descriptor, giving_back, request};
 use super::wire;
 use crate::app::App;
 
-fn hex(text: &str) -> Vec<u8> {
+pub(super) fn hex(text: &str) -> Vec<u8> {
     let digit = |at| u8::from_str_radix(&text[at..at + 2], 16).expect("digits");
     (0..text.len()).step_by(2).map(digit).collect()
 }
