@@ -83,11 +83,13 @@ mod join;
 mod policy;
 mod waiting;
 mod streams;
+mod alone;
 mod driver;
 mod fleet;
 pub mod fields;
 pub mod tower;
 
+pub use alone::{Alone, AloneStatus};
 pub use delays::DelayCounts;
 pub use dial::connect;
 pub use door::{Arrival, Door, Routes};

@@ -72,7 +72,7 @@ pub use guarantee::{Guarantee, ShareMode};
 pub use handle::{Handle, Keyed};
 pub use key::{KeyId, Part, Secret};
 pub use limit::{Limit, LimitError, Override};
-pub use limiter::{LimitStatus, Limiter, Options};
+pub use limiter::{DividedLimit, LimitStatus, Limiter, Options};
 pub use message::{
     BATCH_BYTES, Message, REPORT_ENTRY_BYTES, Refusal, ReportBatch, SNAPSHOT_ENTRY_BYTES,
     SnapshotBatch,

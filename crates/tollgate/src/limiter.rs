@@ -270,6 +270,30 @@ impl Limiter {
         self.core.rules.load().of_fleet(&self.core.secret)
     }
 
+    /// The limits that apply to a request and that nodes divide, with its keys under them; and
+    /// whether others apply that are metered. Charges nothing. Limits that are shadows do not count.
+    #[must_use]
+    pub fn divided(&self, request: &Request<'_>) -> (Vec<DividedLimit>, bool) {
+        let core = &*self.core;
+        let rules = core.rules.load();
+        let (mut found, mut others) = (Vec::new(), false);
+        core.each_want(&rules, request, |want| {
+            let rule = &rules.rules[want.rule as usize];
+            if rule.limit.is_shadow() {
+                return;
+            }
+            match rule.divided() {
+                Some(divided) => found.extend(divided.part(want.key).map(|part| DividedLimit {
+                    limit: divided.number,
+                    key: want.key,
+                    burst: part.dividing.burst,
+                })),
+                None => others = true,
+            }
+        });
+        (found, others)
+    }
+
     /// As [`take_arrivals`](Self::take_arrivals), of keys that nodes divide.
     #[must_use]
     pub fn take_share_arrivals(&self) -> Vec<Arrival> {
@@ -374,6 +398,17 @@ impl fmt::Debug for Limiter {
             .field("keys_used", &self.keys_used())
             .finish_non_exhaustive()
     }
+}
+
+/// A limit that nodes divide, and a key of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DividedLimit {
+    /// The limit.
+    pub limit: FleetLimitId,
+    /// The key.
+    pub key: KeyId,
+    /// Units at once that all nodes have of the key.
+    pub burst: u64,
 }
 
 /// A limit in force.

@@ -15,6 +15,7 @@ mod agreement;
 mod overview;
 mod fleet;
 mod tally;
+mod division;
 mod exposition;
 mod app;
 mod guard;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tollgate::coordinator::{Command, Document, Edit, Refused, Revision};
 use tollgate::{Clock, Options, Secret, TableFull};
-use tollgate_tokio::Fleet;
+use tollgate_tokio::{Alone, Fleet};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -24,12 +24,14 @@ use super::{FAILED, Merging, secret_in, wrong_arguments};
 use crate::agreement::{Agreement, ProposeError, unix_now};
 use crate::app::{App, Bounds, HeaderStyle, Member, SharedSecret};
 use crate::config::{self, ENVIRONMENT, Finding, Reading, StoreText, TallySettings, Watch};
+use crate::division::{Division, Owners};
 use crate::exposition::Exposition;
 use crate::face::Face;
 use crate::fleet::{FleetAgreement, FleetOverview, InForce, Membership, Setup};
 use crate::net::{self, Address, Bound, Door};
 use crate::overview::Overview;
 use crate::policy::Policy;
+use crate::quota::Divider;
 use crate::service::Service;
 use crate::tally::Counting;
 
@@ -173,7 +175,10 @@ impl Serve {
         let setup = self.fleet.setup(self.keys_max, self.table_full.into(), tally.is_some());
         match setup.unwrap_or_else(|wrong| wrong_arguments(&wrong)) {
             None => {
+                // What divides limits runs there.
+                let entered = runtime.enter();
                 let (app, mut watch) = (self.app(tally.is_some())?, Watch::new(self.config()));
+                drop(entered);
                 if app.policy.load().is_err() {
                     return Ok(ExitCode::from(FAILED)); // It is in the log already.
                 }
@@ -318,7 +323,9 @@ impl Serve {
         let service = Arc::new(service.map_err(|error| error.to_string())?);
         let policy = Policy::new(self.config(), service.clone());
         let policy = Arc::new(policy.with_merged_domains(self.merging.merge_domains));
-        self.app_of(service, policy, None, None, None)
+        let alone = Alone::start(service.limiter());
+        let owners = alone.map(Owners::Alone);
+        self.app_of(service, policy, Fellows::default(), owners)
     }
 
     /// A daemon that is a member of a fleet, whose limits are in force when this returns.
@@ -355,7 +362,10 @@ impl Serve {
         let overview = Arc::new(FleetOverview::new(membership.fleet.clone()));
         let member = Member::new(membership.fleet.clone());
         let agreement = Arc::new(agreement);
-        let app = self.app_of(service, policy, Some(agreement), Some(overview), Some(member))?;
+        let owners = Owners::Fleet(membership.fleet.clone());
+        let fellows =
+            Fellows { agreement: Some(agreement), overview: Some(overview), member: Some(member) };
+        let app = self.app_of(service, policy, fellows, Some(owners))?;
         Ok((app, membership))
     }
 
@@ -363,10 +373,12 @@ impl Serve {
         &self,
         service: Arc<Service>,
         policy: Arc<Policy>,
-        agreement: Option<Arc<dyn Agreement>>,
-        overview: Option<Arc<dyn Overview>>,
-        member: Option<Member>,
+        fellows: Fellows,
+        owners: Option<Owners>,
     ) -> Result<Arc<App>, String> {
+        let Fellows { agreement, overview, member } = fellows;
+        let divider = |owners| Division::new(service.limiter().clone(), owners) as Arc<dyn Divider>;
+        let divider = owners.map(divider);
         let held = Arc::<std::sync::atomic::AtomicUsize>::default();
         let seconds = |seconds: NonZeroU64| Duration::from_secs(seconds.get());
         Ok(Arc::new(App {
@@ -381,7 +393,7 @@ impl Serve {
             agreement,
             overview,
             member,
-            divider: None,
+            divider,
             bounds: Bounds {
                 connections_max: raise_files_max(self.connections_max.get()),
                 idle: seconds(self.idle_seconds),
@@ -424,6 +436,14 @@ impl Serve {
         }
         Ok(doors)
     }
+}
+
+/// What a daemon has of its fleet; nothing if it is alone.
+#[derive(Default)]
+struct Fellows {
+    agreement: Option<Arc<dyn Agreement>>,
+    overview: Option<Arc<dyn Overview>>,
+    member: Option<Member>,
 }
 
 /// Gives a fleet without limits those of the file. One that has limits keeps them: its store is the

@@ -142,7 +142,7 @@ impl Bucket {
 
     /// When it is to be abandoned unless its client reports it, and that it is used.
     pub(super) fn rests(&self) -> Instant {
-        let silent = (INTERVALS * self.interval()).max(SILENCE_MIN);
+        let silent = (SILENT_INTERVALS * self.interval()).max(SILENCE_MIN);
         self.heard.saturating_add(silent).min(self.used.saturating_add(IDLE_MAX))
     }
 
@@ -152,7 +152,7 @@ impl Bucket {
 
     /// How long an assignment stands: whole seconds, to which Envoy cuts it.
     fn ttl(&self) -> Duration {
-        let ttl = (INTERVALS * self.interval()).clamp(TTL_MIN, TTL_MAX);
+        let ttl = (TTL_INTERVALS * self.interval()).clamp(TTL_MIN, TTL_MAX);
         Duration::from_secs(ttl.as_secs())
     }
 }
@@ -211,11 +211,14 @@ fn numbers(part: Part) -> (f64, u64) {
 const CHANGE_MIN: f64 = 0.1;
 /// A client that is told more and less in turns loses a token each time.
 const CHANGE_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// An assignment stands for so many intervals of its bucket, which is silent after as many.
-const INTERVALS: u32 = 10;
-pub(super) const TTL_MIN: Duration = Duration::from_secs(2);
+/// An assignment stands for so many intervals of its bucket: a report that is lost, or a stream that
+/// is made again at the next one, takes nothing away.
+const TTL_INTERVALS: u32 = 3;
+/// A bucket is silent after so many.
+const SILENT_INTERVALS: u32 = 10;
+pub(super) const TTL_MIN: Duration = Duration::from_secs(10);
 pub(super) const TTL_MAX: Duration = Duration::from_secs(60);
-/// Before two reports have shown it: for a TTL of 10 s.
+/// Before two reports have shown it.
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 /// Longer ones are taken for this.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);

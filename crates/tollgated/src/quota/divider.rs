@@ -54,16 +54,14 @@ pub(crate) struct StreamId(pub(crate) u64);
 
 /// The divider has as many streams as it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "made by dividers")]
 pub(crate) struct TooMany;
 
 /// What one bucket of one stream may use.
 ///
 /// It comes with an instant until which it is confirmed. Up to then the client is told it, and told
-/// it again before it ends; what was told last ends at the client by itself, at most one TTL (2 s
-/// to 60 s, ten of the bucket's intervals) after that instant.
+/// it again before it ends; what was told last ends at the client by itself, at most one TTL (10 s
+/// to 60 s, three of the bucket's intervals) after that instant.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(dead_code, reason = "made by dividers")]
 pub(crate) enum Part {
     /// So many requests a second, evenly: a token bucket that holds what comes in 100 ms, 2 tokens
     /// at least, and never more than `burst_cap`, which counts as 1 at least. It never produces
@@ -90,7 +88,6 @@ pub(crate) enum Part {
 
 /// What was used of a bucket since it was last told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "read by dividers")]
 pub(crate) struct Usage {
     /// Requests that were let pass.
     pub(crate) allowed: u64,

@@ -39,7 +39,6 @@ pub(crate) fn mailbox() -> (Mailbox, Letters) {
 impl Mailbox {
     /// Says what a bucket may use, up to when that is confirmed; what waited for it is replaced.
     /// Of a bucket that is gone nothing is kept.
-    #[allow(dead_code, reason = "called by dividers")]
     pub(crate) fn put(&self, bucket: u32, part: Part, confirmed_until: Instant) {
         let mut shared = lock(&self.0);
         let Some(slot) = shared.buckets.get_mut(&bucket) else { return };

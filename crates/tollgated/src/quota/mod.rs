@@ -16,13 +16,9 @@ mod stream;
 mod tests;
 
 pub(crate) use account::Account;
-pub(crate) use divider::{Divider, StreamId};
 #[cfg(any(test, fuzzing))]
-pub(crate) use divider::{Part, Told};
-#[cfg(test)]
-pub(crate) use divider::{TooMany, Usage};
-#[cfg(test)]
-pub(crate) use mailbox::Mailbox;
-pub(crate) use mailbox::{Letters, mailbox};
+pub(crate) use divider::Told;
+pub(crate) use divider::{Divider, Part, StreamId, TooMany, Usage};
+pub(crate) use mailbox::{Letters, Mailbox, mailbox};
 pub(crate) use strategy::{Strategy, TokenBucket};
 pub(crate) use stream::{Action, DomainError, Heard, QuotaStream, Report, Said};

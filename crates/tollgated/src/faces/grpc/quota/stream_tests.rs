@@ -297,7 +297,7 @@ async fn a_bucket_that_is_reported_is_assigned_its_part_and_has_it_renewed() {
     stream.is_silent().await;
     assert_eq!(door.told(), ["1.0 edge name=api,tenant=a 40/2/10"]);
     door.pass(5).await;
-    assert_eq!(stream.said().await, ["a 10 100/1 for 60"]);
+    assert_eq!(stream.said().await, ["a 10 100/1 for 30"]);
     let metrics = door.metrics();
     let counted = [&metrics.assigned, &metrics.extended, &metrics.abandoned, &metrics.reports];
     assert_eq!(counted.map(|counter| counter.load(Relaxed)), [1, 3, 0, 2]);
