@@ -438,3 +438,30 @@ fn a_tick_is_that_of_all_keys_of_a_node() {
     let due = fleet.members[0].sharer.due(&options(), true, at(3_020));
     assert_eq!(due, at(4_000));
 }
+
+/// Envoy reports each 5 s, with what it counted in that time.
+#[test]
+fn a_stream_is_reported_when_it_tells_and_what_it_told_is_told_again_to_a_new_owner() {
+    let epoch = CellEpoch { start: 1, cell: 9 };
+    let mut stream = Sharer::new(KEY, LIMIT, (7, epoch), RING, &options(), at(0));
+    let interval = std::time::Duration::from_secs(5);
+    let mut totals = Collected { allowed: 1, denied: 0 };
+    let report = |stream: &mut Sharer, now| {
+        assert!(stream.due(&options(), true, at(now)) <= at(now));
+        assert_eq!(stream.act(&options(), true, at(now)), Act::Report);
+        stream.report(1, &options(), at(now), at(now))
+    };
+    stream.handle_usage(LIMIT, totals, Some(interval), at(0));
+    let first = report(&mut stream, 0);
+    assert_eq!((first.allowed, first.elapsed, first.stream), (1, std::time::Duration::ZERO, 7));
+    // Nothing is due before it tells, or an answer is missed.
+    assert!(stream.due(&options(), true, at(200)) >= at(7_500));
+    totals = Collected { allowed: 251, denied: 500 };
+    stream.handle_usage(LIMIT, totals, Some(interval), at(5_000));
+    let second = report(&mut stream, 5_000);
+    assert_eq!((second.allowed, second.denied), (250, 500));
+    assert_eq!((second.elapsed, second.interval), (interval, interval));
+    stream.handle_ring(RingEpoch::new(2), 1);
+    let again = report(&mut stream, 6_000);
+    assert_eq!((again.allowed, again.denied, again.elapsed), (250, 500, interval));
+}

@@ -53,6 +53,15 @@ pub(crate) struct Sharer {
     is_news: bool,
     /// The tick for which it reported last.
     told_tick: u64,
+    /// What a stream told last, and when.
+    told: Option<(Told, Instant)>,
+}
+
+/// What a stream counted since it told before, and in how long.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    counted: Collected,
+    elapsed: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -144,6 +153,7 @@ impl Sharer {
             used_at: now,
             is_news: true,
             told_tick: 0,
+            told: None,
         }
     }
 
@@ -163,10 +173,13 @@ impl Sharer {
         if totals != self.totals {
             self.used_at = now;
         }
-        self.totals = totals;
         if let Some(interval) = stream {
             (self.interval, self.is_news) = (interval, true);
+            let before = self.told.map_or(now, |(_, at)| at);
+            let counted = since(totals, self.totals);
+            self.told = Some((Told { counted, elapsed: now.saturating_since(before) }, now));
         }
+        self.totals = totals;
     }
 
     /// What is to be done now, when its time comes by `soon`: what is due there goes along.
@@ -224,12 +237,16 @@ impl Sharer {
         self.sequence += 1;
         let sent = Sent { sequence: self.sequence, totals: self.totals, at: now };
         self.sent[self.sequence as usize % SENT_MAX] = sent;
-        let since = self.since_heard();
+        // What a stream told is not less since nothing was told after it.
+        let told = self.told.map(|(told, _)| (told.counted, told.elapsed));
+        let (since, elapsed) = told.unwrap_or_else(|| {
+            (since(self.totals, self.heard), now.saturating_since(self.heard_at))
+        });
         self.was_denying = since.denied > 0;
         self.told_nothing = since.is_empty();
-        let elapsed = now.saturating_since(self.heard_at).max(options.elapsed_min);
         let units = since.allowed.saturating_add(since.denied) as f64;
-        self.told_units = units * (self.interval.as_secs_f64() / elapsed.as_secs_f64());
+        let seconds = elapsed.max(options.elapsed_min).as_secs_f64();
+        self.told_units = units * (self.interval.as_secs_f64() / seconds);
         self.told_rate = self.holds();
         self.is_news = false;
         let answer_by = self.tick_after(soon, options);
@@ -243,7 +260,7 @@ impl Sharer {
             sequence: self.sequence,
             allowed: since.allowed,
             denied: since.denied,
-            elapsed: now.saturating_since(self.heard_at),
+            elapsed,
             interval: self.interval,
             holds: self.told_rate,
             is_last: false,
@@ -369,19 +386,8 @@ impl Sharer {
         }
     }
 
-    fn since_heard(&self) -> Collected {
-        Collected {
-            allowed: self.totals.allowed.saturating_sub(self.heard.allowed),
-            denied: self.totals.denied.saturating_sub(self.heard.denied),
-        }
-    }
-
     fn since_told(&self) -> Collected {
-        let told = self.sent[self.sequence as usize % SENT_MAX].totals;
-        Collected {
-            allowed: self.totals.allowed.saturating_sub(told.allowed),
-            denied: self.totals.denied.saturating_sub(told.denied),
-        }
+        since(self.totals, self.sent[self.sequence as usize % SENT_MAX].totals)
     }
 
     /// Whether the next tick finds something to tell: usage, or that there is none any more.
@@ -391,6 +397,10 @@ impl Sharer {
 
     /// Whether it is not to wait for the next tick.
     fn is_urgent(&self) -> bool {
+        if self.stream != 0 {
+            // It says when it has counted.
+            return self.is_news;
+        }
         let since = self.since_told();
         // More in a part of an interval than in a whole one is known before the whole has passed.
         let units = since.allowed.saturating_add(since.denied) as f64;
@@ -445,6 +455,14 @@ impl Last {
     /// The rate when the limit has so many units a second: it is in force at once.
     fn rate_of(self, per_second: f64) -> f64 {
         if self.of > 0.0 { self.rate * (per_second / self.of) } else { 0.0 }
+    }
+}
+
+/// What came between two totals.
+fn since(totals: Collected, before: Collected) -> Collected {
+    Collected {
+        allowed: totals.allowed.saturating_sub(before.allowed),
+        denied: totals.denied.saturating_sub(before.denied),
     }
 }
 
