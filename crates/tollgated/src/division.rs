@@ -261,3 +261,152 @@ impl Bucket {
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Clock, ClockHand, Limit, LimitSpec, Options};
+
+    use super::*;
+    use crate::quota::{Letters, mailbox};
+
+    const SHARE: LimitSpec<'static> = LimitSpec {
+        name: "api",
+        domain: "edge",
+        matches: &[("name", "api")],
+        key: &["tenant"],
+        rate: "100/s",
+        guarantee: "share",
+        ..LimitSpec::DEFAULT
+    };
+
+    struct Daemon {
+        division: Arc<Division>,
+        limiter: Limiter,
+        hand: ClockHand,
+    }
+
+    struct Client {
+        id: StreamId,
+        letters: Letters,
+        told: HashMap<u32, Part>,
+    }
+
+    impl Daemon {
+        /// A daemon that is alone, in virtual time.
+        fn new(limits: &[LimitSpec<'_>]) -> Self {
+            let (clock, hand) = Clock::manual();
+            let parse = |spec: &LimitSpec<'_>| Limit::parse(spec).expect("sound");
+            let options = Options { clock, share: true, ..Options::default() };
+            let limits = limits.iter().map(parse).collect();
+            let limiter = Limiter::new(limits, options).expect("sound");
+            let alone = Alone::start(&limiter).expect("it divides");
+            let division = Division::new(limiter.clone(), Owners::Alone(alone));
+            Self { division, limiter, hand }
+        }
+
+        fn join(&self) -> Client {
+            let (mailbox, letters) = mailbox();
+            let id = self.division.join(mailbox).expect("room");
+            Client { id, letters, told: HashMap::new() }
+        }
+
+        async fn pass(&self, millis: u64) {
+            for _ in 0..millis / 10 {
+                let step = Duration::from_millis(10);
+                self.hand.advance(step);
+                tokio::time::advance(step).await;
+                tokio::task::yield_now().await;
+            }
+        }
+
+        fn tell(&self, client: &Client, bucket: u32, tenant: &str, (allowed, denied): (u64, u64)) {
+            let entries = [("name", "api"), ("tenant", tenant)];
+            let usage = Usage { allowed, denied, elapsed: Duration::from_secs(5) };
+            client.letters.open(bucket);
+            self.division.tell(client.id, bucket, "edge", &entries, usage);
+        }
+    }
+
+    impl Client {
+        /// What a bucket has, as it was told last.
+        fn part(&mut self, bucket: u32) -> Option<Part> {
+            let taken = self.letters.take().into_iter();
+            self.told.extend(taken.map(|(bucket, told)| (bucket, told.part)));
+            self.told.get(&bucket).copied()
+        }
+
+        fn rate(&mut self, bucket: u32) -> f64 {
+            match self.part(bucket) {
+                Some(Part::Rate { per_second, burst_cap: 100 }) => per_second,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_streams_and_this_node_divide_a_limit_by_demand() {
+        let daemon = Daemon::new(&[SHARE]);
+        let (mut one, mut two) = (daemon.join(), daemon.join());
+        for _ in 0..4 {
+            daemon.tell(&one, 1, "acme", (375, 375));
+            daemon.tell(&two, 1, "acme", (125, 125));
+            daemon.pass(5_000).await;
+        }
+        let rates = (one.rate(1), two.rate(1));
+        assert!((rates.0 - 75.0).abs() < 1.0 && (rates.1 - 25.0).abs() < 1.0, "{rates:?}");
+        // What is asked for here is divided with them.
+        let entries = [Entry::new("name", "api"), Entry::new("tenant", "acme")];
+        let descriptors = [Descriptor::new(&entries).expect("sound")];
+        let request = Request::new(&descriptors).in_domain("edge");
+        let mut passed = 0;
+        for _ in 0..4 {
+            daemon.tell(&one, 1, "acme", (375, 375));
+            daemon.tell(&two, 1, "acme", (125, 125));
+            for _ in 0..500 {
+                let asked = (0..2).filter(|_| daemon.limiter.check(&request).is_allowed());
+                passed += asked.count();
+                daemon.pass(10).await;
+            }
+        }
+        let rates = (one.rate(1), two.rate(1));
+        assert!((rates.0 - 37.5).abs() < 2.0 && (rates.1 - 12.5).abs() < 2.0, "{rates:?}");
+        assert!((900..1_250).contains(&passed), "{passed}");
+        // Whoever leaves, leaves its part.
+        daemon.division.leave(one.id);
+        daemon.tell(&two, 1, "acme", (125, 125));
+        daemon.pass(15_000).await;
+        daemon.tell(&two, 1, "acme", (125, 125));
+        daemon.pass(100).await;
+        assert!(two.rate(1) > 95.0, "{}", two.rate(1));
+        assert_eq!(daemon.division.state().members.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn buckets_are_mapped_to_limits_as_requests_are() {
+        let tiny = LimitSpec { name: "all", key: &[], rate: "10/s", ..SHARE };
+        let other = LimitSpec { domain: "else", guarantee: "local", ..SHARE };
+        let daemon = Daemon::new(&[SHARE, tiny, other]);
+        let mut client = daemon.join();
+        daemon.tell(&client, 1, "acme", (1, 0));
+        daemon.pass(300).await;
+        // Both limits apply, and the smaller one counts.
+        let Some(Part::Rate { per_second, burst_cap: 10 }) = client.part(1) else { panic!() };
+        assert!((per_second - 10.0).abs() < 1e-6, "{per_second}");
+        // No limit applies.
+        let usage = Usage { allowed: 1, denied: 0, elapsed: Duration::ZERO };
+        client.letters.open(2);
+        daemon.division.tell(client.id, 2, "edge", &[("name", "web")], usage);
+        assert_eq!(client.part(2), Some(Part::AllowAll));
+        // One that is not divided: its client does what it does without an assignment.
+        client.letters.open(3);
+        daemon.division.tell(client.id, 3, "else", &[("name", "api")], usage);
+        daemon.pass(300).await;
+        assert_eq!(client.part(3), None);
+        assert!(daemon.division.state().has_warned);
+        daemon.division.gone(client.id, 1);
+        daemon.division.gone(client.id, 1);
+        daemon.division.leave(client.id);
+        daemon.division.leave(client.id);
+        assert_eq!(daemon.division.state().members.len(), 0);
+    }
+}
