@@ -271,7 +271,7 @@ impl Limiter {
     }
 
     /// The limits that apply to a request and that nodes divide, with its keys under them; and
-    /// whether others apply that are metered. Charges nothing. Limits that are shadows do not count.
+    /// whether others apply that are metered. Charges nothing; shadows do not count.
     #[must_use]
     pub fn divided(&self, request: &Request<'_>) -> (Vec<DividedLimit>, bool) {
         let core = &*self.core;
