@@ -15,7 +15,7 @@ enum Limit {
 }
 
 /// The limits of all bars, by name.
-const BARS: [(&str, Limit); 44] = [
+const BARS: [(&str, Limit); 45] = [
     ("handle", AtMost(1.0)),
     ("handle-2-threads", AtMost(0.7)),
     ("denied", AtMost(1.1)),
@@ -28,6 +28,7 @@ const BARS: [(&str, Limit); 44] = [
     ("tally-keyed-1k", AtMost(1.5)),
     ("tally-keyed-1k-leaking", AtMost(1.5)),
     ("tally-handle", AtMost(1.5)),
+    ("share-keyed-1k", AtMost(3.0)),
     ("request", AtMost(0.05)),
     ("disabled-ns", AtMost(2.0)),
     ("memory-1m-bytes", AtMost(53.0)),

@@ -71,6 +71,12 @@ pub fn run(filter: &str) -> bool {
         let theirs = Contender::new("a node's", ours::handle(1));
         short |= compare_contenders("tally-handle", ours, theirs);
     }
+    if wanted("share-keyed-1k") {
+        let stream = stream(1000, 64 * CHUNK);
+        let ours = Contender::new("a part", vec![ours::share_keyed(1000, &stream)]);
+        let theirs = Contender::new("a node's", ours::keyed(1000, &stream, 1));
+        short |= compare_contenders("share-keyed-1k", ours, theirs);
+    }
     if wanted("request") {
         let tenants: Arc<[String]> =
             stream(1000, 64 * CHUNK).iter().map(|key| text(key).to_owned()).collect();

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::{
-    Charged, Clock, Credits, Descriptor, Entry, FleetLimitId, Handle, Instant, KeyId, Keyed, Limit,
-    LimitSpec, Limiter, Numbered, Options, Part, Permit, Request,
+    Charged, Clock, Credits, Descriptor, Entry, FleetLimitId, Given, Handle, Instant, KeyId, Keyed,
+    Limit, LimitSpec, Limiter, Numbered, Options, Part, Permit, Request,
 };
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
@@ -107,12 +107,16 @@ pub fn fleet_keyed(keys: u64, stream: &Arc<[Key]>) -> Worker {
     }
     permit_all(&limiter);
     let credits = limiter.credits().expect("a member of a fleet").clone();
-    drained_worker(api, credits, stream)
+    drained_worker(api, stream, move || drain_credits(&credits))
 }
 
 /// Keys out of a stream by name, whose cells are drained now and then.
-fn drained_worker(mut api: Keyed, credits: Arc<Credits>, stream: &Arc<[Key]>) -> Worker {
-    let (clock, mut cursor, mut chunks) = (Clock::system(), Cursor::new(stream, 0, 1), 0);
+fn drained_worker(
+    mut api: Keyed,
+    stream: &Arc<[Key]>,
+    drain: impl Fn() + Send + 'static,
+) -> Worker {
+    let (mut cursor, mut chunks) = (Cursor::new(stream, 0, 1), 0);
     Box::new(move || {
         let mut allowed = 0;
         for key in cursor.chunk() {
@@ -121,12 +125,16 @@ fn drained_worker(mut api: Keyed, credits: Arc<Credits>, stream: &Arc<[Key]>) ->
         }
         chunks += 1;
         if chunks % 64 == 0 {
-            credits.drain(clock.now(), |drained| {
-                black_box(drained);
-            });
+            drain();
         }
         allowed
     })
+}
+
+fn drain_credits(credits: &Credits) {
+    credits.drain(Clock::system().now(), |drained| {
+        black_box(drained);
+    });
 }
 
 /// One key of such a limit by handle.
@@ -160,7 +168,7 @@ pub fn tally_keyed(keys: u64, stream: &Arc<[Key]>, leaks: bool) -> Worker {
     }
     let credits = limiter.tally().expect("it counts for a store").clone();
     estimate_all(&limiter, &credits, leaks);
-    drained_worker(api, credits, stream)
+    drained_worker(api, stream, move || drain_credits(&credits))
 }
 
 /// One key of such a limit by handle, of which something was read that leaks.
@@ -188,6 +196,35 @@ fn estimate_all(limiter: &Limiter, credits: &Credits, leaks: bool) {
     let mut keys = Vec::new();
     credits.drain(limiter.now(), |drained| keys.push((drained.key, drained.taken)));
     keys.iter().for_each(|(key, taken)| credits.estimate(*key, until.as_nanos(), u64::MAX, *taken));
+}
+
+/// Keys out of a stream, of a limit that nodes divide, by name: each was given a part, and both of
+/// its buckets are spent from. The cells are drained now and then.
+pub fn share_keyed(keys: u64, stream: &Arc<[Key]>) -> Worker {
+    let options = Options { keys_max: keys, share: true, ..Options::default() };
+    let spec = LimitSpec { guarantee: "share", ..api("1000000000000/s", 1 << 40) };
+    let limits = vec![Limit::parse(&spec).expect("a sound limit")];
+    let limiter = Limiter::new(limits, options).expect("one limit");
+    let shares = limiter.shares().expect("it divides").clone();
+    let mut api = limiter.keyed("default", "api").expect("the limit is in force");
+    for number in 0..keys {
+        let decision = api.check(&[Part::Text(&key(number))], 1);
+        assert!(decision.is_ok_and(|decision| decision.is_allowed()));
+    }
+    let mut drained = Vec::new();
+    shares.drain(|one| drained.push(one.key));
+    let given = Given {
+        local: 1e12,
+        local_burst: 1 << 40,
+        global: Some((5e11, 1 << 39)),
+        is_global_sound: true,
+    };
+    drained.iter().for_each(|key| shares.give(*key, &given, limiter.now()));
+    drained_worker(api, stream, move || {
+        shares.drain(|drained| {
+            black_box(drained);
+        })
+    })
 }
 
 /// All positions, of which the fleet says that so many remain.

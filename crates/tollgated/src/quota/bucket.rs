@@ -211,7 +211,7 @@ fn numbers(part: Part) -> (f64, u64) {
 const CHANGE_MIN: f64 = 0.1;
 /// A client that is told more and less in turns loses a token each time.
 const CHANGE_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// An assignment stands for so many intervals of its bucket: a report that is lost, or a stream that
+/// An assignment stands for so many intervals of its bucket: a lost report, or a stream that
 /// is made again at the next one, takes nothing away.
 const TTL_INTERVALS: u32 = 3;
 /// A bucket is silent after so many.
