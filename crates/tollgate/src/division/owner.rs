@@ -210,6 +210,8 @@ impl Divisions {
         }
         let forgets_at = division.claims.values().map(|claim| claim.forget_at(&self.options)).max();
         let visit_at = forgets_at.unwrap_or(now).min(due.later.unwrap_or(Instant::MAX));
+        // Whatever it is for, not at this instant again.
+        let visit_at = visit_at.max(now.saturating_add(gap));
         self.agenda.remove(&(division.visit_at, key));
         self.agenda.insert((visit_at, key));
         division.visit_at = visit_at;
@@ -316,7 +318,7 @@ impl Division {
                 return Err(DivisionFull);
             }
             counts.begun += 1;
-            self.claims.insert(who, Claim::new(demand, now));
+            self.claims.insert(who, Claim::new(demand, options, now));
         }
         let Some(claim) = self.claims.get_mut(&who) else { return Ok(()) };
         claim.hear(demand, options, counts, now);
@@ -439,12 +441,13 @@ impl Division {
 }
 
 impl Claim {
-    fn new(demand: &Demand, now: Instant) -> Self {
+    fn new(demand: &Demand, options: &ShareOptions, now: Instant) -> Self {
+        let interval = interval_of(demand, options);
         Self {
             epoch: demand.epoch,
             sequence: 0,
-            averaging: Averaging::default(),
-            interval: Duration::ZERO,
+            averaging: averaging(options, interval),
+            interval,
             average: None,
             heard_at: now,
             told: amount(demand.holds),
@@ -463,7 +466,7 @@ impl Claim {
         if demand.sequence <= self.sequence && !lacks("share_reports_in_order") {
             return;
         }
-        let interval = demand.interval.clamp(options.elapsed_min, INTERVAL_MAX);
+        let interval = interval_of(demand, options);
         if interval != self.interval {
             self.averaging = averaging(options, interval);
             self.interval = interval;
@@ -520,6 +523,11 @@ impl Claim {
     fn forget_at(&self, options: &ShareOptions) -> Instant {
         self.heard_at.saturating_add(self.interval * options.forget_after)
     }
+}
+
+/// How often a member reports, within reason.
+fn interval_of(demand: &Demand, options: &ShareOptions) -> Duration {
+    demand.interval.clamp(options.elapsed_min, INTERVAL_MAX)
 }
 
 /// How a member's average is kept that reports so often.

@@ -465,3 +465,16 @@ fn a_stream_is_reported_when_it_tells_and_what_it_told_is_told_again_to_a_new_ow
     let again = report(&mut stream, 6_000);
     assert_eq!((again.allowed, again.denied, again.elapsed), (250, 500, interval));
 }
+
+#[test]
+fn a_report_that_no_member_makes_leads_to_no_visits_without_end() {
+    let mut fleet = Fleet::new(2);
+    let demand = fleet.members[0].sharer.report(1, &options(), at(1), at(1));
+    let wrong = Demand { sequence: 0, interval: std::time::Duration::ZERO, ..demand };
+    fleet.tell(0, &wrong, 1).expect("room");
+    let limits = |_, _| Some(limit("100/s"));
+    for now in (1..20_000).step_by(100) {
+        fleet.owner.handle_timeout(&limits, 2, at(now));
+    }
+    assert_eq!(fleet.owner.key_count(), 0);
+}
