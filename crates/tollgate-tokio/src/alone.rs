@@ -1,17 +1,18 @@
 //! A process that is all of its fleet: it divides limits between its own callers and its streams.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tollgate::coordinator::RingChange;
 use tollgate::{
-    DividedKey, Input, Instant, KeyId, Limiter, Member, Message, Node, NodeCounts, NodeId,
-    NodeOptions, Output, Ring, RingEpoch, ShareUsage, SharedKey, Shares, StreamUsage,
+    DividedKey, FleetLimitId, Input, Instant, KeyId, Limiter, Member, Message, Node, NodeCounts,
+    NodeId, NodeOptions, Output, Ring, RingEpoch, ShareLimitStatus, ShareUsage, Shares,
+    StreamUsage,
 };
 
-use crate::keys::KeyParts;
+use crate::keys::{Firsts, FleetShares, KeyParts, Parts, ShareRow, rows};
 use crate::streams::Streams;
 
 /// Divides the limits of one process.
@@ -26,12 +27,12 @@ pub struct Alone {
 pub struct AloneStatus {
     /// What was done so far.
     pub counts: NodeCounts,
-    /// Keys that are divided, 1,000 at most.
-    pub divided: Vec<DividedKey>,
-    /// Members of their divisions, 1,000 at most.
-    pub shared: Vec<SharedKey>,
-    /// What those keys are made of, as far as they were asked for here.
-    pub names: HashMap<KeyId, KeyParts>,
+    /// How what there is of each limit fares.
+    pub limits: BTreeMap<FleetLimitId, ShareLimitStatus>,
+    /// The keys of each limit of which most is asked for,
+    /// [`KEYS_OF_LIMIT`](FleetShares::KEYS_OF_LIMIT) at most. They are looked for among all keys,
+    /// some 10,000 of them in a second.
+    pub keys: Vec<ShareRow>,
 }
 
 impl Alone {
@@ -52,6 +53,8 @@ impl Alone {
             streams: streams.clone(),
             status: status.clone(),
             names: HashMap::new(),
+            look: Look::default(),
+            keys: Vec::new(),
             own: VecDeque::new(),
             wakes_at: Instant::ZERO,
             drains_at: None,
@@ -93,6 +96,9 @@ struct Task {
     streams: Arc<Streams>,
     status: Arc<Mutex<AloneStatus>>,
     names: HashMap<KeyId, KeyParts>,
+    look: Look,
+    /// What was found last.
+    keys: Vec<ShareRow>,
     /// What the node says to itself.
     own: VecDeque<Message>,
     wakes_at: Instant,
@@ -211,16 +217,65 @@ impl Task {
                 self.names.insert(arrival.key, arrival.parts);
             }
         }
-        let now = self.limiter.now();
-        let divided: Vec<DividedKey> = self.node.divided_keys(0, now).take(KEYS_SHOWN).collect();
-        let name = |key: &DividedKey| Some((key.key, self.names.get(&key.key)?.clone()));
+        // Twice: of few keys it is all known at once.
+        self.look_on();
+        self.look_on();
         let status = AloneStatus {
             counts: self.node.counts(),
-            names: divided.iter().filter_map(name).collect(),
-            divided,
-            shared: self.node.shared_keys(0).take(KEYS_SHOWN).collect(),
+            limits: self.node.share_limits(),
+            keys: self.keys.clone(),
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    /// Looks through some more keys.
+    fn look_on(&mut self) {
+        let now = self.limiter.now();
+        let mut looked = 0;
+        match &mut self.look {
+            Look::Keys(skip, firsts) => {
+                for key in self.node.divided_keys(*skip, now).take(LOOK_KEYS) {
+                    looked += 1;
+                    firsts.add(ME, key);
+                }
+                *skip += looked;
+            }
+            Look::Parts(skip, _, parts) => {
+                for member in self.node.shared_keys(*skip).take(LOOK_KEYS) {
+                    looked += 1;
+                    parts.add(&member);
+                }
+                *skip += looked;
+            }
+        }
+        if looked == LOOK_KEYS {
+            return;
+        }
+        self.look = match std::mem::take(&mut self.look) {
+            Look::Keys(_, firsts) => {
+                let keys = firsts.rows();
+                let parts = Parts::of(keys.iter().map(|(_, key)| key.key));
+                Look::Parts(0, keys, parts)
+            }
+            Look::Parts(_, keys, parts) => {
+                let parts = parts.rows(|key| self.names.get(key).cloned());
+                self.keys = rows(keys, parts.into_iter().map(|part| (ME, part)));
+                Look::default()
+            }
+        };
+    }
+}
+
+/// Keys that are being looked through, from the first on: for those of which most is asked for, and
+/// then for what there is of these.
+enum Look {
+    Keys(usize, Firsts),
+    Parts(usize, Vec<(NodeId, DividedKey)>, Parts),
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self::Keys(0, Firsts::new(FleetShares::KEYS_OF_LIMIT))
     }
 }
 
@@ -229,7 +284,7 @@ const ME: NodeId = NodeId::new(1);
 const LOOK: Duration = Duration::from_millis(250);
 /// Cells are drained no sooner after the first of them became dirty.
 const DRAIN_GAP: Duration = Duration::from_millis(20);
-/// Keys of which people are told.
-const KEYS_SHOWN: usize = 1_000;
+/// Keys that are looked through in one turn: less than a millisecond.
+const LOOK_KEYS: usize = 2_048;
 /// The values of a key that has longer ones are not kept.
 const NAME_BYTES_MAX: usize = 512;

@@ -4,11 +4,16 @@
 //! An owner that is in charge knows a key exactly. Where it does not answer, what workers spent of
 //! the key is added up, which is only nearly so. It knows no connection.
 
+mod divided;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate::{FleetLimitId, KeyId, LimitUnits, NodeId, OwnedKey, SpentKey};
+
+pub use divided::{DividedLimits, FleetShares, KeyPart, ShareRow};
+pub(crate) use divided::{Firsts, Parts, rows};
 
 /// By what keys are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -184,6 +189,10 @@ pub enum Inquiry {
     Counted,
     /// What these keys are made of, at most [`NAMES_MAX`]: their hashes do not tell.
     Names(Vec<KeyId>),
+    /// How limits that nodes divide stand there, with so many keys of each that it owns.
+    Divided(u32),
+    /// What it has of these keys that nodes divide, at most [`NAMES_MAX`].
+    Parts(Vec<KeyId>),
 }
 
 /// What it is answered.
@@ -197,6 +206,10 @@ pub enum Told {
     Counted(Counted),
     /// What keys are made of. Those that it does not know are left out.
     Names(Vec<KeyName>),
+    /// How limits that nodes divide stand there.
+    Divided(DividedLimits),
+    /// What it has of keys that nodes divide. Those of which it has nothing are left out.
+    Parts(Vec<KeyPart>),
 }
 
 /// What a key is made of.
@@ -345,7 +358,7 @@ pub(crate) fn page(query: &KeyQuery, told: Vec<(NodeId, Told)>, missing: Vec<Nod
                     add_spent(&mut rows, from, &one);
                 }
             }
-            Told::Counted(_) | Told::Names(_) => {}
+            Told::Counted(_) | Told::Names(_) | Told::Divided(_) | Told::Parts(_) => {}
         }
     }
     let known = rows.values().filter(|row| row.owned.is_none()).count() as u64;

@@ -96,7 +96,10 @@ pub use door::{Arrival, Door, Routes};
 pub use driver::AskError;
 pub use fleet::{Build, Contact, Fleet, FleetOptions, Seat, numbered_of};
 pub use join::JoinError;
-pub use keys::{Counted, FleetCounted, KeyPage, KeyParts, KeyQuery, KeyRow, KeySort};
+pub use keys::{
+    Counted, FleetCounted, FleetShares, KeyPage, KeyPart, KeyParts, KeyQuery, KeyRow, KeySort,
+    ShareRow,
+};
 pub use policy::Enforce;
 pub use status::{EventCounts, LinkStatus, MemberStatus};
 

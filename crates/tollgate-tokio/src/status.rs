@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate::coordinator::Revision;
-use tollgate::{FleetLimitId, LimitUnits, Member, NodeCounts, NodeId, RingEpoch};
+use tollgate::{FleetLimitId, LimitUnits, Member, NodeCounts, NodeId, RingEpoch, ShareLimitStatus};
 
 /// A member's status, told four times a second and when a policy takes force.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MemberStatus {
     /// Its number.
     pub node: NodeId,
@@ -34,6 +34,8 @@ pub struct MemberStatus {
     pub counts: NodeCounts,
     /// What it counted of each limit of which it owns keys.
     pub limits: BTreeMap<FleetLimitId, LimitUnits>,
+    /// How what it has of each limit that nodes divide fares.
+    pub shares: BTreeMap<FleetLimitId, ShareLimitStatus>,
     /// Nodes that reported to it within the last `ttl_max`.
     pub reporters: usize,
     /// Keys of which it is not known what they are made of: too many came at once.
@@ -66,6 +68,7 @@ impl Default for MemberStatus {
             sessions: Vec::new(),
             counts: NodeCounts::default(),
             limits: BTreeMap::new(),
+            shares: BTreeMap::new(),
             reporters: 0,
             names_lost: 0,
             links: LinkStatus::default(),

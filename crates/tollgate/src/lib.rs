@@ -77,7 +77,9 @@ pub use message::{
     BATCH_BYTES, Message, REPORT_ENTRY_BYTES, Refusal, ReportBatch, SNAPSHOT_ENTRY_BYTES,
     SnapshotBatch,
 };
-pub use node::{Event, Input, Node, NodeCounts, NodeOptions, Output, ShareUsage, StreamUsage};
+pub use node::{
+    Event, Input, Node, NodeCounts, NodeOptions, Output, ShareLimitStatus, ShareUsage, StreamUsage,
+};
 pub use path::StepSpec;
 pub use policy::{FleetLimitId, FleetOverride, FleetRules, Numbered, ShareLimit, ViewLimit};
 pub use rate::{Rate, RateError};

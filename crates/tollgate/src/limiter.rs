@@ -16,7 +16,7 @@ use crate::decision::{Decision, LimitId};
 use crate::fleet::{Arrival, Divided, Membership, NewNames};
 use crate::key::{KeyId, Part, Secret};
 use crate::limit::{Limit, LimitError};
-use crate::policy::{FleetLimitId, FleetRules, Numbered, ViewLimit};
+use crate::policy::{FleetLimitId, FleetRules, Numbered, ShareLimit, ViewLimit};
 use crate::request::Request;
 use crate::rules::{Domain, DomainKind, Draft, Rule, RuleSet, Stores, TallyRules};
 use crate::shares::Shares;
@@ -329,6 +329,7 @@ impl Limiter {
             generation: rule.generation,
             counts: rule.counts.read(),
             of_fleet: rule.of_fleet(),
+            divided: rule.share(),
         };
         rules.rules.iter().map(status).collect()
     }
@@ -424,6 +425,8 @@ pub struct LimitStatus {
     pub counts: Counts,
     /// What the whole fleet knows of it, if it shares it and it is metered.
     pub of_fleet: Option<(FleetLimitId, ViewLimit)>,
+    /// What nodes divide of it, if they do and it is metered.
+    pub divided: Option<(FleetLimitId, ShareLimit)>,
 }
 
 impl Core {

@@ -15,6 +15,7 @@ use crate::overview::Overview;
 use crate::policy::Policy;
 use crate::quota::Divider;
 use crate::service::Service;
+use crate::shares::ShareSource;
 
 /// One daemon.
 pub(crate) struct App {
@@ -28,6 +29,8 @@ pub(crate) struct App {
     pub(crate) member: Option<Member>,
     /// What divides limits among streams that use them by assignment; none if nothing does.
     pub(crate) divider: Option<Arc<dyn Divider>>,
+    /// How what is divided stands here; none if nothing is.
+    pub(crate) shares: Option<ShareSource>,
     pub(crate) exposition: Exposition,
     pub(crate) bounds: Bounds,
     /// What clients must show, if anything.
@@ -101,13 +104,14 @@ impl App {
         let policy = Arc::new(Policy::new("none.toml".as_ref(), service.clone()));
         let held = Arc::<AtomicUsize>::default();
         let app = Self {
-            exposition: Exposition::new(service.clone(), policy.clone(), None, held.clone()),
+            exposition: Exposition::new(service.clone(), policy.clone(), None, None, held.clone()),
             service,
             policy,
             agreement: None,
             overview: None,
             member: None,
             divider: None,
+            shares: None,
             bounds: Bounds {
                 connections_max: 10,
                 idle: Duration::from_secs(300),
@@ -127,7 +131,8 @@ impl App {
     #[cfg(test)]
     pub(crate) fn of_fleet(limit: &str) -> Self {
         let (app, _) = Self::for_tests(Vec::new());
-        let options = tollgate::Options { fleet: true, keys_max: 1_000, ..Default::default() };
+        let options =
+            tollgate::Options { fleet: true, share: true, keys_max: 1_000, ..Default::default() };
         let service = Arc::new(Service::new(options).expect("sound options"));
         let limit = tollgate_tokio::limit_text::from_text("default/api", limit).expect("a limit");
         let number = tollgate::FleetLimitId(4);
@@ -140,7 +145,8 @@ impl App {
     #[cfg(test)]
     pub(crate) fn with_overview(self) -> Self {
         let (service, policy) = (self.service.clone(), self.policy.clone());
-        let exposition = Exposition::new(service, policy, self.overview.clone(), self.held.clone());
+        let (overview, shares) = (self.overview.clone(), self.shares.clone());
+        let exposition = Exposition::new(service, policy, overview, shares, self.held.clone());
         Self { exposition, ..self }
     }
 }

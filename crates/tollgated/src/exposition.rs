@@ -5,6 +5,7 @@
 
 mod fleet;
 mod quota;
+mod share;
 mod tally;
 
 use std::fmt;
@@ -22,20 +23,23 @@ use crate::metrics::{FaceMetrics, OUTCOMES};
 use crate::overview::Overview;
 use crate::policy::Policy;
 use crate::service::{BROUGHT_DOMAIN, BROUGHT_NAME, Service};
+use crate::shares::ShareSource;
 
 /// Shows the metrics of a service and its policy.
 pub(crate) struct Exposition(Registry);
 
 impl Exposition {
-    /// `overview` is there if the daemon is a member of a fleet.
+    /// `overview` is there if the daemon is a member of a fleet, `shares` if limits are divided.
     pub(crate) fn new(
         service: Arc<Service>,
         policy: Arc<Policy>,
         overview: Option<Arc<dyn Overview>>,
+        shares: Option<ShareSource>,
         held: Arc<AtomicUsize>,
     ) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Reader { service, policy, overview, held }));
+        let reader = Reader { service, policy, overview, shares, held };
+        registry.register_collector(Box::new(reader));
         Self(registry)
     }
 
@@ -56,6 +60,7 @@ struct Reader {
     service: Arc<Service>,
     policy: Arc<Policy>,
     overview: Option<Arc<dyn Overview>>,
+    shares: Option<ShareSource>,
     /// Bytes of half-received messages.
     held: Arc<AtomicUsize>,
 }
@@ -83,6 +88,9 @@ impl Collector for Reader {
         quota::encode(&self.service.metrics().quota, &mut encoder)?;
         if let Some(status) = self.service.tally_status() {
             tally::encode(&status, &self.service.limits(), &mut encoder)?;
+        }
+        if let Some(shares) = &self.shares {
+            share::encode(&shares(), &self.service.limits(), &mut encoder)?;
         }
         match &self.overview {
             Some(overview) => {

@@ -16,6 +16,7 @@ mod overview;
 mod fleet;
 mod tally;
 mod division;
+mod shares;
 mod exposition;
 mod app;
 mod guard;

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use tollgate::{FleetLimitId, LimitStatus, LimitUnits, NodeId, ViewLimit, ViewTimes};
-use tollgate_tokio::{DelayCounts, FleetCounted, KeyPage, KeyParts, KeyQuery, MemberStatus};
+use tollgate_tokio::{
+    DelayCounts, FleetCounted, FleetShares, KeyPage, KeyParts, KeyQuery, MemberStatus,
+};
 
 use crate::agreement::Later;
 
@@ -29,6 +31,9 @@ pub(crate) trait Overview: Send + Sync {
 
     /// What all members counted, as far as they answer in half a second.
     fn counted(&self) -> Later<'_, FleetCounted>;
+
+    /// How limits that nodes divide stand, as far as members answer in half a second.
+    fn shares(&self) -> Later<'_, FleetShares>;
 
     /// Keys of the fleet, as far as members answer in half a second.
     fn keys(&self, query: KeyQuery) -> Later<'_, KeyPage>;
@@ -95,6 +100,7 @@ impl Promised {
 pub(crate) struct Told {
     pub(crate) status: MemberStatus,
     pub(crate) counted: FleetCounted,
+    pub(crate) shares: FleetShares,
     pub(crate) page: KeyPage,
     /// The last query.
     pub(crate) asked: std::sync::Arc<std::sync::Mutex<Option<KeyQuery>>>,
@@ -125,6 +131,10 @@ impl Overview for Told {
 
     fn counted(&self) -> Later<'_, FleetCounted> {
         Box::pin(std::future::ready(self.counted.clone()))
+    }
+
+    fn shares(&self) -> Later<'_, FleetShares> {
+        Box::pin(std::future::ready(self.shares.clone()))
     }
 
     fn keys(&self, query: KeyQuery) -> Later<'_, KeyPage> {

@@ -4,11 +4,12 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use tokio::sync::mpsc;
-use tollgate::{KeyId, NodeId, OwnedKey, SpentKey};
+use tollgate::{FleetLimitId, Instant, KeyId, NodeId, OwnedKey, SpentKey};
 
 use super::Driver;
 use crate::keys::{
-    Counted, First, Inquiry, KeyName, KeySort, NAMES_MAX, Told, rank_owned, rank_spent,
+    Counted, DividedLimits, First, Firsts, Inquiry, KeyName, KeySort, NAMES_MAX, Parts, Told,
+    rank_owned, rank_spent,
 };
 use crate::wire::PeerFrame;
 
@@ -29,7 +30,7 @@ pub(super) struct Inquiries {
 #[derive(Debug)]
 struct Search {
     asker: Asker,
-    limit: Option<tollgate::FleetLimitId>,
+    limit: Option<FleetLimitId>,
     sort: KeySort,
     seen: usize,
     found: Found,
@@ -39,6 +40,8 @@ struct Search {
 enum Found {
     Owned(First<OwnedKey>),
     Spent(BTreeSet<NodeId>, First<SpentKey>),
+    Divided(Firsts),
+    Parts(Parts),
 }
 
 /// Who waits for an answer.
@@ -95,6 +98,13 @@ impl Driver {
             Inquiry::Spent { limit, sort, count, owners } => {
                 (limit, sort, Found::Spent(owners.into_iter().collect(), First::new(count)))
             }
+            Inquiry::Divided(count) => {
+                (None, KeySort::default(), Found::Divided(Firsts::new(count)))
+            }
+            Inquiry::Parts(keys) => {
+                let keys = keys.into_iter().take(NAMES_MAX);
+                (None, KeySort::default(), Found::Parts(Parts::of(keys)))
+            }
         };
         let searches = &mut self.state.inquiries.searches;
         // Beyond that nobody is answered: who asked finds this member missing.
@@ -112,6 +122,29 @@ impl Driver {
     pub(super) fn search_on(&mut self) {
         let now = self.clock.now();
         let Some(mut search) = self.state.inquiries.searches.pop_front() else { return };
+        let looked = self.look_through(&mut search, now);
+        search.seen += looked;
+        if looked == SEARCH_KEYS {
+            self.state.inquiries.searches.push_back(search);
+            return;
+        }
+        let told = match search.found {
+            Found::Owned(first) => Told::Owned(first.total, first.rows()),
+            Found::Spent(_, first) => Told::Spent(first.total, first.rows()),
+            Found::Divided(firsts) => {
+                let keys = firsts.rows().into_iter().map(|(_, key)| key).collect();
+                Told::Divided(DividedLimits { limits: self.node.share_limits(), keys })
+            }
+            Found::Parts(parts) => {
+                self.take_share_names();
+                Told::Parts(parts.rows(|key| self.state.share_names.get(key).cloned()))
+            }
+        };
+        self.answer(search.asker, told);
+    }
+
+    /// Looks through the next keys, and returns how many there were.
+    fn look_through(&self, search: &mut Search, now: Instant) -> usize {
         let (limit, sort, skip) = (search.limit, search.sort, search.seen);
         let is_of = |id| limit.is_none_or(|limit| limit == id);
         let mut looked = 0;
@@ -133,17 +166,20 @@ impl Driver {
                     }
                 }
             }
+            Found::Divided(firsts) => {
+                for divided in self.node.divided_keys(skip, now).take(SEARCH_KEYS) {
+                    looked += 1;
+                    firsts.add(self.me, divided);
+                }
+            }
+            Found::Parts(parts) => {
+                for shared in self.node.shared_keys(skip).take(SEARCH_KEYS) {
+                    looked += 1;
+                    parts.add(&shared);
+                }
+            }
         }
-        search.seen += looked;
-        if looked == SEARCH_KEYS {
-            self.state.inquiries.searches.push_back(search);
-            return;
-        }
-        let told = match search.found {
-            Found::Owned(first) => Told::Owned(first.total, first.rows()),
-            Found::Spent(_, first) => Told::Spent(first.total, first.rows()),
-        };
-        self.answer(search.asker, told);
+        looked
     }
 
     fn answer(&self, asker: Asker, told: Told) {

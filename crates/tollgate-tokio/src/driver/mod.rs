@@ -381,6 +381,7 @@ impl Driver {
             revision: self.state.revision,
             counts: self.node.counts(),
             limits: self.node.limit_units(now),
+            shares: self.node.share_limits(),
             reporters: self.node.reporters(now),
             names_lost: self.limiter.arrivals_dropped(),
             events: self.state.events,

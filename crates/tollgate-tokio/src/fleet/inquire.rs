@@ -10,7 +10,10 @@ use tollgate::{FleetLimitId, KeyId, NodeId, Part};
 
 use super::Fleet;
 use crate::driver::Order;
-use crate::keys::{FleetCounted, Inquiry, KeyPage, KeyParts, KeyQuery, Told, page};
+use crate::keys::{
+    Firsts, FleetCounted, FleetShares, Inquiry, KeyPage, KeyParts, KeyQuery, NAMES_MAX, Told, page,
+    rows,
+};
 
 impl Fleet {
     /// The keys of the fleet in the order that is asked for: what their owners say of them, and of
@@ -47,6 +50,35 @@ impl Fleet {
             }
         }
         counted
+    }
+
+    /// How the limits that nodes divide stand, and of each the keys of which most is asked for.
+    /// Takes half a second at most, and costs each member two looks at all keys that it divides.
+    pub async fn shares(&self) -> FleetShares {
+        let began = Tick::now();
+        let divided = Inquiry::Divided(FleetShares::KEYS_OF_LIMIT);
+        let (told, missing) = self.gather(&self.members(), divided, began + OWNERS_WITHIN).await;
+        let mut shares = FleetShares { missing, ..FleetShares::default() };
+        let mut firsts = Firsts::new(FleetShares::KEYS_OF_LIMIT);
+        for (node, told) in told {
+            if let Told::Divided(one) = told {
+                one.keys.into_iter().for_each(|key| firsts.add(node, key));
+                shares.members.insert(node, one.limits);
+            }
+        }
+        let keys = firsts.rows();
+        let there: Vec<NodeId> = shares.members.keys().copied().collect();
+        let asked = keys.iter().map(|(_, key)| key.key).take(NAMES_MAX).collect();
+        let parts = match keys.is_empty() {
+            true => Vec::new(),
+            false => self.gather(&there, Inquiry::Parts(asked), began + NAMES_WITHIN).await.0,
+        };
+        let parts = parts.into_iter().flat_map(|(node, told)| {
+            let parts = if let Told::Parts(parts) = told { parts } else { Vec::new() };
+            parts.into_iter().map(move |part| (node, part))
+        });
+        shares.keys = rows(keys, parts);
+        shares
     }
 
     /// The owner of the key of a limit that has these values, by the ring that this member knows;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate::{FleetLimitId, LimitUnits, NodeId, OwnedKey, SpentKey};
+use tollgate::{FleetLimitId, KeyId, LimitUnits, NodeId, OwnedKey, SpentKey};
 
 use super::bytes::{Put, Take, WireError};
+use super::divided::{put_divided, put_parts_of, take_divided, take_parts_of};
 use super::message::{KEY_BYTES, put_key, put_rate, take_key, take_rate};
-use crate::keys::{Counted, Inquiry, KeyName, KeyQuery, KeySort, NAMES_MAX, Told};
+use crate::keys::{Counted, Inquiry, KeyName, KeyParts, KeyQuery, KeySort, NAMES_MAX, Told};
 
 pub(super) fn put_inquiry(out: &mut Vec<u8>, inquiry: &Inquiry) {
     match inquiry {
@@ -27,6 +28,15 @@ pub(super) fn put_inquiry(out: &mut Vec<u8>, inquiry: &Inquiry) {
             out.put(keys.len() as u64);
             keys.iter().for_each(|key| put_key(out, *key));
         }
+        Inquiry::Divided(count) => {
+            out.put_u8(DIVIDED);
+            out.put(u64::from(*count));
+        }
+        Inquiry::Parts(keys) => {
+            out.put_u8(PARTS);
+            out.put(keys.len() as u64);
+            keys.iter().for_each(|key| put_key(out, *key));
+        }
     }
 }
 
@@ -43,14 +53,17 @@ pub(super) fn take_inquiry(take: &mut Take<'_>) -> Result<Inquiry, WireError> {
             Ok(Inquiry::Spent { limit, sort, count, owners: owners.collect::<Result<_, _>>()? })
         }
         COUNTED => Ok(Inquiry::Counted),
-        NAMES => {
-            let count = take.count(KEY_BYTES)?;
-            check_count(count, NAMES_MAX)?;
-            let keys = (0..count).map(|_| take_key(take));
-            Ok(Inquiry::Names(keys.collect::<Result<_, _>>()?))
-        }
+        NAMES => Ok(Inquiry::Names(take_keys(take)?)),
+        DIVIDED => Ok(Inquiry::Divided(take.small("number of keys")?)),
+        PARTS => Ok(Inquiry::Parts(take_keys(take)?)),
         _ => Err(WireError::Malformed("inquiry")),
     }
+}
+
+fn take_keys(take: &mut Take<'_>) -> Result<Vec<KeyId>, WireError> {
+    let count = take.count(KEY_BYTES)?;
+    check_count(count, NAMES_MAX)?;
+    (0..count).map(|_| take_key(take)).collect()
 }
 
 fn put_which(out: &mut Vec<u8>, limit: Option<FleetLimitId>, sort: KeySort, count: u32) {
@@ -103,6 +116,14 @@ pub(super) fn put_told(out: &mut Vec<u8>, told: &Told) {
             out.put_u8(NAMES);
             put_names(out, names);
         }
+        Told::Divided(divided) => {
+            out.put_u8(DIVIDED);
+            put_divided(out, divided);
+        }
+        Told::Parts(parts) => {
+            out.put_u8(PARTS);
+            put_parts_of(out, parts);
+        }
     }
 }
 
@@ -122,11 +143,13 @@ pub(super) fn take_told(take: &mut Take<'_>) -> Result<Told, WireError> {
         }
         COUNTED => Ok(Told::Counted(take_counted(take)?)),
         NAMES => Ok(Told::Names(take_names(take)?)),
+        DIVIDED => Ok(Told::Divided(take_divided(take)?)),
+        PARTS => Ok(Told::Parts(take_parts_of(take)?)),
         _ => Err(WireError::Malformed("answer")),
     }
 }
 
-fn check_count(count: usize, most: usize) -> Result<(), WireError> {
+pub(super) fn check_count(count: usize, most: usize) -> Result<(), WireError> {
     if count > most { Err(WireError::Malformed("number of keys")) } else { Ok(()) }
 }
 
@@ -247,12 +270,16 @@ fn put_names(out: &mut Vec<u8>, names: &[KeyName]) {
     for name in names {
         put_key(out, name.key);
         out.put(u64::from(name.limit.0));
-        out.put(name.parts.len() as u64);
-        for part in &name.parts {
-            out.put_u8(u8::from(part.is_some()));
-            if let Some(value) = part {
-                out.put_bytes(value);
-            }
+        put_parts(out, &name.parts);
+    }
+}
+
+pub(super) fn put_parts(out: &mut Vec<u8>, parts: &[Option<Box<[u8]>>]) {
+    out.put(parts.len() as u64);
+    for part in parts {
+        out.put_u8(u8::from(part.is_some()));
+        if let Some(value) = part {
+            out.put_bytes(value);
         }
     }
 }
@@ -264,18 +291,21 @@ fn take_names(take: &mut Take<'_>) -> Result<Vec<KeyName>, WireError> {
     for _ in 0..count {
         let key = take_key(take)?;
         let limit = FleetLimitId(take.small("limit")?);
-        let parts = take.count(1)?;
-        if parts > KEY_PARTS_MAX {
-            return Err(WireError::Malformed("number of parts"));
-        }
-        let mut part = || match take.flag("part")? {
-            false => Ok(None),
-            true => take.bytes().map(|value| Some(value.into())),
-        };
-        let parts = (0..parts).map(|_| part()).collect::<Result<_, _>>()?;
-        names.push(KeyName { key, limit, parts });
+        names.push(KeyName { key, limit, parts: take_parts(take)? });
     }
     Ok(names)
+}
+
+pub(super) fn take_parts(take: &mut Take<'_>) -> Result<KeyParts, WireError> {
+    let parts = take.count(1)?;
+    if parts > KEY_PARTS_MAX {
+        return Err(WireError::Malformed("number of parts"));
+    }
+    let mut part = || match take.flag("part")? {
+        false => Ok(None),
+        true => take.bytes().map(|value| Some(value.into())),
+    };
+    (0..parts).map(|_| part()).collect()
 }
 
 fn put_optional(out: &mut Vec<u8>, number: Option<u64>) {
@@ -302,6 +332,8 @@ const OWNED: u8 = 0;
 const SPENT: u8 = 1;
 const COUNTED: u8 = 2;
 const NAMES: u8 = 3;
+const DIVIDED: u8 = 4;
+const PARTS: u8 = 5;
 /// Parts of a key: a path of 16 steps has two for each.
 const KEY_PARTS_MAX: usize = 32;
 /// Fields take a byte or more each.

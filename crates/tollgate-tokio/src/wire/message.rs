@@ -269,12 +269,12 @@ fn take_demands(take: &mut Take<'_>) -> Result<Vec<Demand>, WireError> {
 }
 
 /// Units a second, as a number of 64 bits behind the point of IEEE 754.
-fn put_amount(out: &mut Vec<u8>, amount: f64) {
+pub(super) fn put_amount(out: &mut Vec<u8>, amount: f64) {
     out.put_raw(&amount.to_bits().to_le_bytes());
 }
 
 /// Whether it makes sense is for whoever it is told.
-fn take_amount(take: &mut Take<'_>) -> Result<f64, WireError> {
+pub(super) fn take_amount(take: &mut Take<'_>) -> Result<f64, WireError> {
     Ok(f64::from_bits(u64::from_le_bytes(take.array()?)))
 }
 

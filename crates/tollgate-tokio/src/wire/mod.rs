@@ -1,6 +1,7 @@
 //! What members of a fleet say to each other, as bytes; `docs/protocol.md` has them for readers.
 
 mod bytes;
+mod divided;
 mod frame;
 mod hello;
 mod inquiry;
@@ -9,7 +10,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use crate::keys::{Inquiry, KeyName, NAMES_MAX, Told};
+pub use crate::keys::{DividedLimits, Inquiry, KeyName, NAMES_MAX, Told};
 pub use bytes::WireError;
 pub use frame::{FrameError, FrameReader, put_frame};
 pub use hello::{

@@ -13,6 +13,7 @@ use tollgate::{
 };
 
 use super::bytes::{Put, Take};
+use super::divided::made::{divided_limits, key_part};
 use super::message::take_rate;
 use super::{Ask, Inquiry, KeyName, PeerFrame, Tell, Told, WireError, put_frame};
 use crate::keys::{Counted, KeySort};
@@ -239,6 +240,8 @@ fn inquiry() -> impl Strategy<Value = Inquiry> {
         }),
         Just(Inquiry::Counted),
         vec(key(), 0..5).prop_map(Inquiry::Names),
+        any::<u32>().prop_map(Inquiry::Divided),
+        vec(key(), 0..5).prop_map(Inquiry::Parts),
     ]
 }
 
@@ -324,6 +327,8 @@ fn told() -> impl Strategy<Value = Told> {
         (any::<u64>(), vec(spent(), 0..4)).prop_map(|(total, keys)| Told::Spent(total, keys)),
         counted().prop_map(Told::Counted),
         vec(name, 0..4).prop_map(Told::Names),
+        divided_limits().prop_map(Told::Divided),
+        vec(key_part(), 0..4).prop_map(Told::Parts),
     ]
 }
 

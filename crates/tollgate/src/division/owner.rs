@@ -67,6 +67,10 @@ pub struct DividedKey {
     pub used: f64,
     /// As said for `demand`.
     pub held: f64,
+    /// Units a second that are divided; 0 if the key's limit is not in force.
+    pub rate: f64,
+    /// Units a second below which no member is denied while the fleet leaves something.
+    pub floor: f64,
 }
 
 /// One key.
@@ -436,6 +440,8 @@ impl Division {
             demand: sum(Claim::demand),
             used: sum(Claim::allowed),
             held: sum(Claim::held),
+            rate: 0.0,
+            floor: 0.0,
         }
     }
 }

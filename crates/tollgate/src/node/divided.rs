@@ -7,8 +7,9 @@ use crate::division::worker::{Act, SharedKey, Sharer};
 use crate::division::{Allotment, Demand};
 use crate::key::KeyId;
 use crate::message::SnapshotBatch;
+use crate::node::sums::{Part, Sums, Totals};
 use crate::node::{Event, Node, Output, ShareUsage, StreamUsage};
-use crate::policy::FleetLimitId;
+use crate::policy::{FleetLimitId, FleetRules};
 use crate::report::Lot;
 use crate::ring::NodeId;
 use crate::share::{Collected, Phase, ShareOptions};
@@ -23,6 +24,7 @@ pub(super) struct Dividing {
     pub(super) owner: Divisions,
     members: HashMap<(KeyId, u64), Entry>,
     members_max: usize,
+    pub(super) sums: Sums,
     /// Last reports of members that are gone, until they are sent.
     farewells: BTreeMap<NodeId, Vec<Demand>>,
     /// Answers that could not be true.
@@ -40,6 +42,9 @@ struct Entry {
     /// Whether its cell was told to go.
     is_leaving: bool,
     phase: Phase,
+    /// What it adds to its limit's sums, and the most that it had counted of them.
+    part: Option<Part>,
+    seen: Totals,
 }
 
 impl Dividing {
@@ -49,6 +54,7 @@ impl Dividing {
             owner: Divisions::new(options, keys_max),
             members: HashMap::new(),
             members_max: keys_max,
+            sums: Sums::default(),
             farewells: BTreeMap::new(),
             insane: 0,
         }
@@ -62,18 +68,20 @@ impl Dividing {
         self.members.values().skip(skip).map(|entry| entry.sharer.status())
     }
 
-    /// How many members decide by what: at start-up, by what they were given, failing.
-    pub(super) fn phases(&self) -> (u64, u64, u64) {
-        let count = |phase| self.members.values().filter(|entry| entry.phase == phase).count();
-        let [starting, normal, failing] =
-            [Phase::StartUp, Phase::Normal, Phase::Failing].map(|phase| count(phase) as u64);
-        (starting, normal, failing)
+    /// Has the sums follow a member that has changed.
+    fn sum(&mut self, id: (KeyId, u64), rules: &FleetRules) {
+        let Some(entry) = self.members.get_mut(&id) else { return };
+        let limit = entry.sharer.limit;
+        let of = rules.share(id.0, limit).filter(|_| entry.phase == Phase::Normal);
+        let rate = of.and_then(|of| entry.sharer.rate(of.rate.per_second())).unwrap_or_default();
+        let part = Some(Part { limit, phase: entry.phase, is_cell: id.1 == 0, rate });
+        self.sums.change(std::mem::replace(&mut entry.part, part), part);
     }
 }
 
 impl Node {
     /// How many nodes divide a limit.
-    fn nodes(&self) -> u64 {
+    pub(super) fn nodes(&self) -> u64 {
         let count = |tenure: &Tenure| tenure.ring().members().len() as u64;
         self.tenure.as_ref().map_or(1, count).max(1)
     }
@@ -91,7 +99,12 @@ impl Node {
         if drained.is_new {
             self.leave(id);
         }
-        let totals = Collected { allowed: drained.allowed, denied: drained.denied };
+        let totals = Totals {
+            allowed: drained.allowed,
+            denied: drained.denied,
+            other_denied: drained.other_denied,
+            other_allowed: drained.other_allowed,
+        };
         self.counted(id, drained.limit, totals, None, now);
         if let Some(entry) = self.dividing.members.get_mut(&id) {
             entry.position = drained.position;
@@ -104,7 +117,7 @@ impl Node {
     pub(super) fn handle_stream(&mut self, usage: &StreamUsage, now: Instant) {
         let &StreamUsage { key, limit, stream, allowed, denied, interval } = usage;
         debug_assert!(stream != 0);
-        let totals = Collected { allowed, denied };
+        let totals = Totals { allowed, denied, ..Totals::default() };
         self.counted((key, stream), limit, totals, Some(interval), now);
     }
 
@@ -144,7 +157,7 @@ impl Node {
         &mut self,
         id: (KeyId, u64),
         limit: FleetLimitId,
-        totals: Collected,
+        totals: Totals,
         stream: Option<std::time::Duration>,
         now: Instant,
     ) {
@@ -152,7 +165,10 @@ impl Node {
             return;
         }
         let Some(entry) = self.dividing.members.get_mut(&id) else { return };
-        entry.sharer.handle_usage(limit, totals, stream, now);
+        let counted = Collected { allowed: totals.allowed, denied: totals.denied };
+        entry.sharer.handle_usage(limit, counted, stream, now);
+        self.dividing.sums.count(limit, &mut entry.seen, &totals);
+        self.dividing.sum(id, &self.rules);
         self.schedule_share(id, now);
     }
 
@@ -167,7 +183,8 @@ impl Node {
         let sharer = Sharer::new(id.0, limit, (id.1, epoch), ring_epoch, &options, now);
         let owner = self.tenure.as_ref().and_then(|tenure| tenure.ring().owner(id.0));
         let (at, phase) = (None, sharer.phase());
-        let entry = Entry { sharer, position: 0, owner, at, is_leaving: false, phase };
+        let (position, is_leaving, part, seen) = (0, false, None, Totals::default());
+        let entry = Entry { sharer, position, owner, at, is_leaving, phase, part, seen };
         self.dividing.members.insert(id, entry);
         true
     }
@@ -175,6 +192,7 @@ impl Node {
     /// Forgets a member.
     fn leave(&mut self, id: (KeyId, u64)) -> Option<Entry> {
         let entry = self.dividing.members.remove(&id)?;
+        self.dividing.sums.change(entry.part, None);
         if let Entry { owner: Some(owner), at: Some(at), .. } = entry {
             self.pipeline.cancel(owner, Lot::Share(id.0, id.1), at);
         }
@@ -186,6 +204,8 @@ impl Node {
         let nodes = self.nodes();
         let Some(entry) = self.dividing.members.get_mut(&id) else { return };
         entry.phase = entry.sharer.phase();
+        self.dividing.sum(id, &self.rules);
+        let Some(entry) = self.dividing.members.get(&id) else { return };
         let (key, stream) = id;
         let limit = self.rules.share(key, entry.sharer.limit);
         if stream != 0 {
@@ -310,6 +330,8 @@ impl Node {
             self.give(id);
             self.schedule_share(id, now);
         }
+        let rules = &self.rules;
+        self.dividing.sums.forget(|id| rules.shares.contains_key(&id));
     }
 
     /// In an order that does not depend on the map's.

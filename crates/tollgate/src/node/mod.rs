@@ -7,11 +7,13 @@ mod divided;
 mod io;
 mod reporting;
 mod status;
+mod sums;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 pub use io::{Event, Input, NodeCounts, NodeOptions, Output, ShareUsage, StreamUsage};
+pub use sums::ShareLimitStatus;
 
 use divided::Dividing;
 

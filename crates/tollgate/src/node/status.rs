@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::division::owner::DividedKey;
 use crate::division::worker::SharedKey;
 use crate::key::KeyId;
-use crate::node::{Node, NodeCounts};
+use crate::node::{Node, NodeCounts, ShareLimitStatus};
 use crate::policy::FleetLimitId;
 use crate::ring::{Member, NodeId};
 use crate::time::Instant;
@@ -16,7 +16,10 @@ impl Node {
     /// What it did so far.
     #[must_use]
     pub fn counts(&self) -> NodeCounts {
-        let (starting, sharing, failing) = self.dividing.phases();
+        let members = self.dividing.sums.statuses().map(|(_, of)| of);
+        let (starting, sharing, failing) = members.fold((0, 0, 0), |sum, of| {
+            (sum.0 + of.starting, sum.1 + of.sharing, sum.2 + of.failing)
+        });
         NodeCounts {
             owner: self.owner.counts(),
             division: self.dividing.owner.counts(),
@@ -57,7 +60,20 @@ impl Node {
 
     /// The keys that it divides, as [`owned_keys`](Self::owned_keys).
     pub fn divided_keys(&self, skip: usize, now: Instant) -> impl Iterator<Item = DividedKey> {
-        self.dividing.owner.statuses(skip, now)
+        let nodes = self.nodes();
+        self.dividing.owner.statuses(skip, now).map(move |status| {
+            let limit = self.rules.share(status.key, status.limit);
+            let rate = limit.map_or(0.0, |limit| limit.rate.per_second());
+            let floor = rate / status.members.max(nodes) as f64;
+            DividedKey { rate, floor, ..status }
+        })
+    }
+
+    /// How its members of each limit in force that nodes divide fare.
+    #[must_use]
+    pub fn share_limits(&self) -> BTreeMap<FleetLimitId, ShareLimitStatus> {
+        let all = self.dividing.sums.statuses();
+        all.filter(|(id, _)| self.rules.shares.contains_key(id)).collect()
     }
 
     /// The members of divisions that it has, as [`owned_keys`](Self::owned_keys).

@@ -107,6 +107,12 @@ impl Rule {
         }
     }
 
+    /// What nodes divide of it, if they do.
+    pub(crate) fn share(&self) -> Option<(FleetLimitId, ShareLimit)> {
+        let divided = self.divided()?;
+        Some((divided.number, self.share_limit(divided, self.limit.allowance())?))
+    }
+
     fn share_limit(&self, divided: &Divided, allowance: Allowance) -> Option<ShareLimit> {
         let Allowance::Metered { rate, burst } = allowance else { return None };
         Some(ShareLimit { rate, burst, mode: divided.mode, generation: self.generation })

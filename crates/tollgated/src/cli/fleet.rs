@@ -48,11 +48,17 @@ fn lines(body: &Value, paint: Paint) -> Vec<String> {
     )];
     lines.push(String::new());
     lines.extend(table(MEMBERS, members.iter().map(member).collect()));
-    lines.push(String::new());
-    if limits.is_empty() {
-        lines.push("no limit is shared by the fleet".into());
-    } else {
+    let shares = list(body, "shares");
+    if limits.is_empty() && shares.is_empty() {
+        lines.extend([String::new(), "no limit is shared by the fleet".into()]);
+    }
+    if !limits.is_empty() {
+        lines.push(String::new());
         lines.extend(table(LIMITS, limits.iter().map(limit).collect()));
+    }
+    if !shares.is_empty() {
+        lines.push(String::new());
+        lines.extend(table(SHARES, shares.iter().map(share).collect()));
     }
     lines.push(String::new());
     lines.push(mishaps(body, paint));
@@ -99,6 +105,31 @@ fn limit(limit: &Value) -> [String; 7] {
     ]
 }
 
+/// A limit that nodes divide, over all nodes that answered.
+fn share(limit: &Value) -> [String; 8] {
+    let nodes = list(limit, "nodes");
+    let members = |phase: &str| -> String {
+        let each = nodes.iter().filter_map(|node| node["members"][phase].as_u64());
+        each.sum::<u64>().to_string()
+    };
+    let given: f64 = nodes.iter().filter_map(|node| node["rate"].as_f64()).sum();
+    let failing: Vec<String> = list(limit, "failing_nodes").iter().map(Value::to_string).collect();
+    [
+        format!("{}/{}", text(limit, "domain"), text(limit, "name")),
+        text(limit, "mode"),
+        text(limit, "rate"),
+        format!("{:.1}/s", limit["floor"].as_f64().unwrap_or_default()),
+        format!("{given:.1}/s"),
+        members("startup"),
+        members("normal"),
+        if failing.is_empty() {
+            members("failing")
+        } else {
+            format!("{} on node {}", members("failing"), failing.join(", "))
+        },
+    ]
+}
+
 /// What the promise makes an exception for, in words.
 fn mishaps(body: &Value, paint: Paint) -> String {
     let of = &body["observed"];
@@ -139,6 +170,8 @@ const LIMITS: [&str; 7] = [
     "breaches",
     "envelope so far",
 ];
+const SHARES: [&str; 8] =
+    ["divided", "mode", "rate", "at least", "given", "starting", "sharing", "failing"];
 
 #[cfg(test)]
 mod tests {
@@ -187,5 +220,28 @@ two owners overlapped 0 times, for 0.000 s at most; a process stood still 3 time
 most, 4 units may have been spent late
 not all is here: no answer from node 1";
         assert_eq!(lines(&body, Paint::NONE).join("\n"), expected);
+    }
+
+    #[test]
+    fn a_divided_limit_has_its_members_on_all_nodes_in_one_row() {
+        let node = |starting: u64, failing: u64, rate: f64| {
+            json!({
+                "members": { "startup": starting, "normal": 2, "failing": failing }, "rate": rate
+            })
+        };
+        let body = json!({
+            "shares": [{
+                "name": "api", "domain": "default", "mode": "global", "rate": "100/s",
+                "floor": 50.0, "failing_nodes": [2], "nodes": [node(1, 0, 60.25), node(0, 3, 20.0)]
+            }],
+            "observed": { "overlaps": 0, "pauses": 0 }
+        });
+        let expected = "\
+divided      mode    rate   at least  given   starting  sharing  failing
+default/api  global  100/s  50.0/s    80.2/s         1        4  3 on node 2";
+        let lines = lines(&body, Paint::NONE);
+        let told: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+        assert!(told.join("\n").contains(&format!("\n\n{expected}\n\n")), "{told:#?}");
+        assert!(!told.contains(&"no limit is shared by the fleet"));
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -33,6 +32,7 @@ use crate::overview::Overview;
 use crate::policy::Policy;
 use crate::quota::Divider;
 use crate::service::Service;
+use crate::shares;
 use crate::tally::Counting;
 
 #[derive(Args)]
@@ -378,6 +378,7 @@ impl Serve {
     ) -> Result<Arc<App>, String> {
         let Fellows { agreement, overview, member } = fellows;
         let divider = |owners| Division::new(service.limiter().clone(), owners) as Arc<dyn Divider>;
+        let shares = owners.clone().map(shares::source);
         let divider = owners.map(divider);
         let held = Arc::<std::sync::atomic::AtomicUsize>::default();
         let seconds = |seconds: NonZeroU64| Duration::from_secs(seconds.get());
@@ -386,6 +387,7 @@ impl Serve {
                 service.clone(),
                 policy.clone(),
                 overview.clone(),
+                shares.clone(),
                 held.clone(),
             ),
             service,
@@ -394,8 +396,9 @@ impl Serve {
             overview,
             member,
             divider,
+            shares,
             bounds: Bounds {
-                connections_max: raise_files_max(self.connections_max.get()),
+                connections_max: net::raise_files_max(self.connections_max.get()),
                 idle: seconds(self.idle_seconds),
                 partial: seconds(self.request_seconds),
                 age: self.age_seconds.map(seconds),
@@ -529,31 +532,10 @@ async fn reload(app: Arc<App>, watch: Watch, mut hang_up: Signal) {
     }
 }
 
-/// Has the system grant a file for each connection, and returns how many connections there may be.
-fn raise_files_max(connections_max: usize) -> usize {
-    let wanted = (connections_max + FILES_BESIDE) as u64;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < wanted) {
-        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-        // What the system refuses is found out below.
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
-    let granted = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
-    if granted >= wanted {
-        return connections_max;
-    }
-    let connections = usize::try_from(granted).unwrap_or(0).saturating_sub(FILES_BESIDE).max(1);
-    let why = "fewer connections: the system grants too few open files";
-    warn!(target: "serve", connections, files = granted, "{why}");
-    connections
-}
-
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Open files besides connections: listeners, runtimes, the policy file, the log.
-const FILES_BESIDE: usize = 64;
 /// A member that is taken for lost instead is so after about that long.
 const LEAVE_MAX: Duration = Duration::from_secs(3);
 /// How often the policy file is looked at.

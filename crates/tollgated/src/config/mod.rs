@@ -544,11 +544,12 @@ mod tests {
     };
     const API: &str = "[[limit]]\nname = \"api\"\nrate = \"10/s\"\n";
     const TENANTS: &str = "[rate_limits]\nenabled = true\ndefault.read_iops.rate = 5\n";
-    const EXAMPLES: [&str; 4] = [
+    const EXAMPLES: [&str; 5] = [
         include_str!("../../../../examples/limits.toml"),
         include_str!("../../../../examples/tenants.toml"),
         include_str!("../../../../examples/tally.toml"),
         include_str!("../../../../examples/global-rate-limiter.toml"),
+        include_str!("../../../../examples/share.toml"),
     ];
 
     #[test]
@@ -696,7 +697,7 @@ mod tests {
         assert_eq!(limit["required"], serde_json::json!(["name", "rate"]));
         assert_eq!(limit["properties"]["override"]["items"]["additionalProperties"], false);
         assert_eq!(limit["properties"]["oversize"]["enum"], serde_json::json!(["never", "pace"]));
-        let guarantees = serde_json::json!(["local", "eventual", "tally"]);
+        let guarantees = serde_json::json!(["local", "eventual", "share", "tally"]);
         assert_eq!(limit["properties"]["guarantee"]["enum"], guarantees);
         let on_stale = serde_json::json!(["allow", "share", "deny"]);
         assert_eq!(limit["properties"]["on_stale"]["enum"], on_stale);

@@ -1,7 +1,9 @@
 //! The fleet as its member sees it, asked of that member's handle.
 
 use tollgate::{FleetLimitId, NodeId, Part, ViewTimes};
-use tollgate_tokio::{DelayCounts, Fleet, FleetCounted, KeyPage, KeyParts, KeyQuery, MemberStatus};
+use tollgate_tokio::{
+    DelayCounts, Fleet, FleetCounted, FleetShares, KeyPage, KeyParts, KeyQuery, MemberStatus,
+};
 
 use crate::agreement::Later;
 use crate::overview::Overview;
@@ -39,6 +41,10 @@ impl Overview for FleetOverview {
 
     fn counted(&self) -> Later<'_, FleetCounted> {
         Box::pin(self.0.counted())
+    }
+
+    fn shares(&self) -> Later<'_, FleetShares> {
+        Box::pin(self.0.shares())
     }
 
     fn keys(&self, query: KeyQuery) -> Later<'_, KeyPage> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -111,6 +112,27 @@ fn admit(face: Face, socket: Socket, app: &App, workers: &[Worker]) {
     }
 }
 
+/// Has the system grant a file for each connection, and returns how many connections there may be.
+pub(crate) fn raise_files_max(connections_max: usize) -> usize {
+    let wanted = (connections_max + FILES_BESIDE) as u64;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        // What the system refuses is found out below.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    let granted = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
+    if granted >= wanted {
+        return connections_max;
+    }
+    let connections = usize::try_from(granted).unwrap_or(0).saturating_sub(FILES_BESIDE).max(1);
+    let why = "fewer connections: the system grants too few open files";
+    warn!(target: "serve", connections, files = granted, "{why}");
+    connections
+}
+
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A peer that vanished is noticed within a few minutes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Open files besides connections: listeners, runtimes, the policy file, the log.
+const FILES_BESIDE: usize = 64;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::http::entries;
-use crate::support::{Daemon, TEN};
+use crate::support::{Daemon, TEN, wait_until};
 
 /// The series of a text of metrics, without their values.
 fn series(text: &str) -> BTreeSet<String> {
@@ -115,4 +115,23 @@ fn each_limit_counts_what_it_decided_and_each_door_what_was_asked_there() {
     let counts = &limits["limits"][0]["counts"];
     assert_eq!((&counts["allowed"], &counts["over_limit"]), (&10.into(), &2.into()));
     assert_eq!(limits["limits"][0]["rate"], "10/d");
+}
+
+#[test]
+fn a_daemon_that_is_alone_divides_its_limits_and_shows_how_they_stand() {
+    let example = include_str!("../../../../examples/share.toml");
+    let daemon = Daemon::new(example);
+    let mut http = daemon.http();
+    http.check("shop");
+    let mut share = serde_json::Value::Null;
+    wait_until("the owner of the key has answered", || {
+        share = http.get("/v1/limits").json()["limits"][0]["share"].clone();
+        share["members"]["normal"] == 1 && share["top_keys"][0]["nodes"][0]["rate"] == 100.0
+    });
+    let row = &share["top_keys"][0];
+    assert_eq!((&share["mode"], &share["floor"]), (&"global".into(), &100.0.into()));
+    assert_eq!((&row["key"]["tenant"], &row["rate"]), (&"shop".into(), &100.0.into()));
+    let of = "{domain=\"default\",limit=\"api\"";
+    assert_eq!(daemon.metric(&format!("tollgate_share_members{of},phase=\"normal\"}}")), 1);
+    assert_eq!(daemon.metric(&format!("tollgate_share_allowed_total{of}}}")), 1);
 }

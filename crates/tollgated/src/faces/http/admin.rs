@@ -13,9 +13,10 @@ use super::ask::{Entries, Text, object};
 use super::decisions::{decision_value, key_value};
 use super::problem::Problem;
 use super::response::{JSON_TYPE, Response, TEXT_TYPE, response};
-use super::tally;
+use super::{shares, tally};
 use crate::app::{App, HeaderStyle};
 use crate::service::offenders::{Offender, SEATS};
+use crate::shares::ShareStatus;
 
 /// The description of this door for programs.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -51,6 +52,8 @@ pub(crate) fn limits(app: &App) -> Response {
     };
     let all = app.service.limits();
     let limits = all.iter().filter(|status| !status.limit.is_blank());
+    let divided = app.shares.as_ref().map(|shares| shares());
+    let limit = |limit: &LimitStatus| limit_value(limit, divided.as_ref());
     let source = if status.is_fleets { json!("fleet") } else { json!(app.policy.path()) };
     let body = json!({
         "revision": app.service.revision(),
@@ -62,13 +65,13 @@ pub(crate) fn limits(app: &App) -> Response {
             "errors": findings(&status.errors),
             "warnings": findings(&status.warnings),
         },
-        "limits": limits.map(limit_value).collect::<Vec<_>>(),
+        "limits": limits.map(limit).collect::<Vec<_>>(),
         "stores": app.service.tally_status().as_ref().map(tally::value),
     });
     response(StatusCode::OK, JSON_TYPE, body.to_string())
 }
 
-fn limit_value(status: &LimitStatus) -> Value {
+fn limit_value(status: &LimitStatus, divided: Option<&ShareStatus>) -> Value {
     let limit = &status.limit;
     let counts = &status.counts;
     let matches: serde_json::Map<String, Value> = limit
@@ -91,6 +94,7 @@ fn limit_value(status: &LimitStatus) -> Value {
         "window_seconds": limit.window_of(limit.allowance()).map(|of| of.length().as_secs()),
         "count": limit.counts_offered().map(|all| if all { "offered" } else { "admitted" }),
         "mode": limit.share_mode().map(tollgate::ShareMode::name),
+        "share": shares::value(status, divided),
         "on_stale": limit.on_stale().map(tollgate::tally::OnStale::name),
         "local_cap": limit.local_cap(),
         "bootstrap": limit.bootstrap(),

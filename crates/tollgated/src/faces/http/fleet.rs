@@ -5,7 +5,7 @@
 
 mod query;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hyper::{Method, Request, StatusCode};
@@ -16,6 +16,7 @@ use tollgate_tokio::{FleetCounted, KeyQuery, KeyRow, KeySort, MemberStatus};
 use super::decisions::key_value;
 use super::problem::Problem;
 use super::response::{JSON_TYPE, Response, response};
+use super::shares;
 use crate::app::App;
 use crate::overview::{Mishaps, Overview, Promised};
 use query::Query;
@@ -70,7 +71,11 @@ pub(crate) async fn answer<B>(
 }
 
 async fn fleet(overview: &dyn Overview, limits: &[LimitStatus]) -> Value {
-    let (status, counted) = (overview.status(), overview.counted().await);
+    let (counted, shares) = tokio::join!(overview.counted(), overview.shares());
+    let status = overview.status();
+    let missing: BTreeSet<NodeId> =
+        counted.missing.iter().chain(&shares.missing).copied().collect();
+    let missing: Vec<NodeId> = missing.into_iter().collect();
     let times = overview.times();
     let all = &counted.all;
     let mishaps = Mishaps { overlapped: all.overlapped, late: all.late };
@@ -87,8 +92,9 @@ async fn fleet(overview: &dyn Overview, limits: &[LimitStatus]) -> Value {
         "is_member": status.is_member,
         "ring_epoch": status.ring_epoch.get(),
         "policy_revision": status.revision.get(),
-        "members": members(&status, &counted.missing),
+        "members": members(&status, &missing),
         "limits": promised.collect::<Vec<_>>(),
+        "shares": shares::fleet_value(limits, status.ring.len() as u64, &shares),
         "observed": {
             "overlaps": all.overlaps,
             "longest_overlap_seconds": all.overlapped.as_secs_f64(),
@@ -98,8 +104,8 @@ async fn fleet(overview: &dyn Overview, limits: &[LimitStatus]) -> Value {
             "keys_owned": all.owned,
             "keys_spent_from": all.spent,
         },
-        "is_complete": counted.missing.is_empty(),
-        "missing": nodes(&counted.missing),
+        "is_complete": missing.is_empty(),
+        "missing": nodes(&missing),
     })
 }
 
@@ -229,7 +235,7 @@ fn row_value(row: &KeyRow, limit: Option<&LimitStatus>) -> Value {
 }
 
 /// The values of a key by the names that its limit has for them, or, of a path, by their places.
-fn parts_value(parts: &[Option<Box<[u8]>>], limit: Option<&LimitStatus>) -> Value {
+pub(super) fn parts_value(parts: &[Option<Box<[u8]>>], limit: Option<&LimitStatus>) -> Value {
     let mut names = limit.into_iter().flat_map(|limit| limit.limit.key());
     let named = (1..).zip(parts).map(|(place, value): (usize, _)| {
         let name = names.next().map_or_else(|| place.to_string(), str::to_owned);

@@ -15,6 +15,7 @@ mod render;
 mod reservations;
 mod response;
 mod routes;
+mod shares;
 mod tally;
 
 pub(crate) use connection::serve;
