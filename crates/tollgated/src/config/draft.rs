@@ -254,7 +254,7 @@ mod tests {
         ),
         (
             r#"guarantee = "lax""#,
-            r#"4:13: error: limit "api": guarantee = "lax": must be "local", "eventual", "share" or"#,
+            r#"4:13: error: limit "api": guarantee = "lax": must be "local", "eventual","#,
         ),
         (
             r#"local_cap = 2"#,

@@ -25,9 +25,20 @@ pub(super) fn encode(
     if all.is_empty() {
         return Ok(());
     }
+    modes(&all, encoder)?;
     members(&all, encoder)?;
     units(&all, encoder)?;
     owner(status, encoder)
+}
+
+fn modes(all: &[(&LimitStatus, ShareLimitStatus)], encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let mut modes = Family(Vec::new());
+    for (LimitStatus { limit, .. }, _) in all {
+        let mode = limit.share_mode().unwrap_or_default().name();
+        let [domain, limit] = [("domain", limit.domain()), ("limit", limit.name())];
+        modes.add(&[domain, limit, ("mode", mode)], 1);
+    }
+    gauge(encoder, "tollgate_share_mode", "1 for what decides about a limit's keys", modes)
 }
 
 fn members(
@@ -150,6 +161,7 @@ mod tests {
             &format!("tollgate_share_denied_total{{{of}}} 10"),
             &format!("tollgate_share_other_denied_total{{{of}}} 7"),
             &format!("tollgate_share_other_allowed_total{{{of}}} 5"),
+            &format!("tollgate_share_mode{{{of},mode=\"global\"}} 1"),
             "tollgate_share_divided_keys 6",
             "tollgate_share_reports_total 9",
             "tollgate_share_reports_first_total 2",
