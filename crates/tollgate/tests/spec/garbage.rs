@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::coordinator::RingChange;
+use tollgate::share::Phase;
 use tollgate::{
     Allotment, CellEpoch, Demand, Drained, DrainedShare, FleetLimitId, FleetRules, HandedKey,
     HandedRecord, Handover, Input, Instant, KeyId, Member, Message, Node, NodeId, NodeOptions,
-    Output, OwnerEpoch, Rate, Refusal, Report, ReportBatch, Ring, RingEpoch, ShareLimit, ShareMode,
-    ShareUsage, Snapshot, SnapshotBatch, Stamp, Usage, ViewLimit,
+    Output, OwnerEpoch, Rate, Refusal, Report, ReportBatch, Ring, RingEpoch, ShareLimit,
+    ShareLimitStatus, ShareMode, ShareUsage, Snapshot, SnapshotBatch, Stamp, StreamUsage, Usage,
+    ViewLimit,
 };
 
 /// Small numbers, huge ones, and those around them.
@@ -206,6 +208,32 @@ fn handle(node: &mut Node, input: Input, now: Instant) {
     // Bounded: what comes of one input ends with the next time.
     let ended = (0..10_000).any(|_| matches!(node.poll(), Output::Timeout(_)));
     assert!(ended, "outputs without end");
+    sums_are_those_of_all_members(node);
+}
+
+/// What is summed by limit while members change is what all of them add up to.
+fn sums_are_those_of_all_members(node: &Node) {
+    let mut expected: BTreeMap<FleetLimitId, ShareLimitStatus> = BTreeMap::new();
+    for member in node.shared_keys(0) {
+        let of = expected.entry(member.limit).or_default();
+        of.keys += u64::from(member.stream == 0);
+        match member.phase {
+            Phase::StartUp => of.starting += 1,
+            Phase::Normal => {
+                of.sharing += 1;
+                of.rate += member.rate;
+            }
+            Phase::Failing => of.failing += 1,
+        }
+    }
+    for (limit, of) in node.share_limits() {
+        let all = expected.remove(&limit).unwrap_or_default();
+        let numbers = |of: ShareLimitStatus| [of.starting, of.sharing, of.failing, of.keys];
+        assert_eq!(numbers(of), numbers(all), "{limit:?}");
+        assert!((of.rate - all.rate).abs() < 1e-3, "{limit:?}: {} and {}", of.rate, all.rate);
+    }
+    // Of the limits in force all are there that have members.
+    assert!(expected.keys().all(|limit| limit.0 > 1), "{expected:?}");
 }
 
 proptest! {
@@ -262,6 +290,13 @@ proptest! {
                 other_allowed: 0,
             };
             handle(&mut one, Input::Shared(ShareUsage { drained }), at);
+            let (key, stream, interval) = (drained.key, 1 + index % 3, Duration::from_secs(1));
+            let (allowed, denied) = (index, index / 2);
+            let stream_usage = StreamUsage { key, limit, stream, allowed, denied, interval };
+            handle(&mut one, Input::Stream(stream_usage), at);
+            if index % 7 == 0 {
+                handle(&mut one, Input::StreamGone { key, stream }, at);
+            }
             handle(&mut one, Input::Message { from, message }, at);
             handle(&mut one, Input::Timeout, at);
         }
