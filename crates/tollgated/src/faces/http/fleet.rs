@@ -172,7 +172,7 @@ async fn keys(
 ) -> Result<Value, Problem> {
     query.allow(&["limit", "domain", "sort", "page", "page_size"])?;
     let limit = match query.text("limit")? {
-        Some(_) => Some(named(query, limits)?.1),
+        Some(_) => Some(named(query, limits, shared)?.1),
         None if query.text("domain")?.is_some() => {
             return Err(Problem::invalid("domain: of which limit?".into()));
         }
@@ -249,7 +249,8 @@ async fn owner(
     overview: &dyn Overview,
     limits: &[LimitStatus],
 ) -> Result<Value, Problem> {
-    let (limit, number) = named(query, limits)?;
+    let divided = |limit: &LimitStatus| limit.divided.map(|(number, _)| number);
+    let (limit, number) = named(query, limits, |limit| shared(limit).or(divided(limit)))?;
     let names: Vec<&str> = limit.limit.key().collect();
     if limit.limit.path_steps().next().is_some() {
         let detail = "limit: has a path, whose keys have no names; GET /v1/fleet/keys has owners";
@@ -272,10 +273,11 @@ async fn owner(
     }))
 }
 
-/// The limit that a query names, if the whole fleet shares it.
+/// The limit that a query names, if it is one of those that have such a number.
 fn named<'l>(
     query: &Query,
     limits: &'l [LimitStatus],
+    number: impl Fn(&LimitStatus) -> Option<FleetLimitId>,
 ) -> Result<(&'l LimitStatus, FleetLimitId), Problem> {
     let name = query.text("limit")?;
     let name = name.ok_or_else(|| Problem::invalid("limit: its name is needed".into()))?;
@@ -283,12 +285,17 @@ fn named<'l>(
     let is_it =
         |status: &&LimitStatus| status.limit.name() == name && status.limit.domain() == domain;
     let found = limits.iter().find(is_it);
-    let found = found.and_then(|status| Some((status, status.of_fleet?.0)));
+    let found = found.and_then(|status| Some((status, number(status)?)));
     found.ok_or_else(|| {
         let shown: String = name.chars().take(64).collect();
         let detail = format!("no limit {shown:?} of that domain is shared by the fleet");
         Problem::no_such_limit(detail)
     })
+}
+
+/// A limit's number, if the whole fleet shares it.
+fn shared(limit: &LimitStatus) -> Option<FleetLimitId> {
+    limit.of_fleet.map(|(number, _)| number)
 }
 
 fn nodes(nodes: &[NodeId]) -> Vec<u32> {

@@ -223,6 +223,9 @@ fn who_owns_a_key_is_told_with_its_address() {
     {
         assert_eq!(refused(&app, &format!("/v1/fleet/owner?{query}")).0, status, "{query}");
     }
+    let divided = r#"{"name":"api","key":["tenant"],"rate":"1000/s","guarantee":"share"}"#;
+    let app = App { overview: app.overview, ..App::of_fleet(divided) };
+    assert_eq!(get(&app, "/v1/fleet/owner?limit=api&tenant=%C3%A9"), expected);
 }
 
 #[test]
