@@ -1,8 +1,9 @@
 //! One bucket of one stream: what its client has, and what it is to be told next.
 //!
 //! An assignment stands for a TTL. It is renewed at half of that, unchanged unless less is due:
-//! what is told unchanged costs the client nothing, while a change rounds its tokens down. Less is
-//! told at once, since others have the difference by now; more may wait a second.
+//! what is told unchanged costs the client nothing, while a change rounds its tokens down. Notably
+//! less is told at once, since others have the difference by now; notably more may wait a second,
+//! and what is slight an interval, if it is worth more than the rounding costs.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -121,12 +122,15 @@ impl Bucket {
         }
         let renewal = last.sent.saturating_add(last.ttl / 2);
         let held = last.changed.saturating_add(CHANGE_INTERVAL_MIN);
+        let settled = last.changed.saturating_add(last.ttl / TTL_INTERVALS);
         match last.change_to(strategy, part) {
             Change::Less => another,
             Change::More if now >= held || lacks("quota_more_at_once") => another,
             Change::More => Plan::Wait(held),
+            Change::Slight if now >= settled.min(renewal) => another,
+            Change::Slight => Plan::Wait(settled.min(renewal)),
             _ if now < renewal => Plan::Wait(renewal),
-            Change::SlightlyLess => another,
+            Change::TrifleLess => another,
             Change::None => Plan::Assign { strategy: last.strategy, part },
         }
     }
@@ -162,8 +166,10 @@ impl Bucket {
 enum Change {
     /// By so little that it is not worth telling.
     None,
-    /// By so little that it can wait for the next renewal.
-    SlightlyLess,
+    /// Less by so little that it can wait for the next renewal.
+    TrifleLess,
+    /// By so little that it can wait until an interval has passed since the last change.
+    Slight,
     Less,
     More,
 }
@@ -191,11 +197,20 @@ impl Assigned {
             Change::Less
         } else if rate - before >= worth || holds > bucket.max_tokens {
             Change::More
+        } else if self.is_worth_telling(rate - bucket.per_second(), before) {
+            Change::Slight
         } else if rate < bucket.per_second() {
-            Change::SlightlyLess
+            Change::TrifleLess
         } else {
             Change::None
         }
+    }
+
+    /// Whether a difference is notable in an interval, and more than a change may cost.
+    fn is_worth_telling(&self, difference: f64, before: f64) -> bool {
+        let interval = (self.ttl / TTL_INTERVALS).as_secs_f64();
+        let is_worth = difference.abs() * interval >= SLIGHT_TOKENS_MIN;
+        is_worth && difference.abs() >= before * SLIGHT_MIN && !lacks("quota_slight_changes_settle")
     }
 }
 
@@ -207,8 +222,12 @@ fn numbers(part: Part) -> (f64, u64) {
     }
 }
 
-/// A rate that differs by less is not worth a new strategy.
+/// A rate that differs by so much is told without waiting for the interval's end.
 const CHANGE_MIN: f64 = 0.1;
+/// One that differs by less than this is not worth a new strategy, nor is one that comes to less
+/// than so many tokens in an interval: a change costs the client up to one.
+const SLIGHT_MIN: f64 = 0.01;
+const SLIGHT_TOKENS_MIN: f64 = 4.0;
 /// A client that is told more and less in turns loses a token each time.
 const CHANGE_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// An assignment stands for so many intervals of its bucket: a lost report, or a stream that
