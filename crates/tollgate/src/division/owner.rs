@@ -3,7 +3,7 @@
 //! What members enforce sums to the limit's rate at most: a member is given only what others do not
 //! hold, and what it was told to give up counts as held until it says that it did.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::division::{Allotment, Demand, GAPS, NOTABLE};
@@ -95,10 +95,12 @@ struct Claim {
     interval: Duration,
     average: Option<Average>,
     heard_at: Instant,
-    /// What it was told last, and the most of what it may not have given up since.
+    /// What it was told last.
     told: f64,
-    most: f64,
     told_at: Instant,
+    /// What it said last that it has, and what it was told since then, the newest last.
+    confirmed: f64,
+    unconfirmed: VecDeque<f64>,
 }
 
 /// Kept, so that nothing is allocated for each report.
@@ -197,10 +199,12 @@ impl Divisions {
     fn push(&mut self, key: KeyId, terms: &Terms<'_>, now: Instant) {
         let Some(division) = self.keys.get_mut(&key) else { return };
         let gap = self.options.interval / GAPS;
-        let due = if division.is_learning(self.since, &self.options, now)
-            || lacks("share_room_is_pushed")
-        {
+        let due = if lacks("share_room_is_pushed") {
             Due::default()
+        } else if division.is_learning(self.since, &self.options, now) {
+            // Who lacks something then may not report for longer than that.
+            let later = division.began_at.saturating_add(self.options.interval);
+            Due { now: Vec::new(), later: Some(later) }
         } else {
             division.due_for_push(terms, &self.scratch, gap, now)
         };
@@ -377,8 +381,7 @@ impl Division {
         // A little in any case, so that what it says of when to come again is no "never".
         let least = floor / LEAST;
         let given = grantable(rate, fair, others).max(least).min(rate);
-        (claim.told, claim.told_at) = (given, now);
-        claim.most = claim.most.max(given);
+        claim.tell(given, now);
         let own = scratch.demands.get(position).copied()?;
         Some(Allotment {
             key,
@@ -457,8 +460,9 @@ impl Claim {
             average: None,
             heard_at: now,
             told: amount(demand.holds),
-            most: amount(demand.holds),
             told_at: now,
+            confirmed: amount(demand.holds),
+            unconfirmed: VecDeque::new(),
         }
     }
 
@@ -479,9 +483,7 @@ impl Claim {
         }
         counts.reports += 1;
         self.sequence = demand.sequence;
-        // It has just what it was told last, or something that was told before.
-        let holds = amount(demand.holds);
-        self.most = if holds == self.told { holds } else { self.most.max(holds) };
+        self.confirm(amount(demand.holds));
         let age = now.saturating_since(self.heard_at);
         let collected = Collected { allowed: demand.allowed, denied: demand.denied };
         self.average = match (self.averaging.sample(collected, demand.elapsed), self.average) {
@@ -496,6 +498,29 @@ impl Claim {
             }
         };
         self.heard_at = now;
+    }
+
+    fn tell(&mut self, given: f64, now: Instant) {
+        (self.told, self.told_at) = (given, now);
+        if self.unconfirmed.back() == Some(&given) {
+            return;
+        }
+        if self.unconfirmed.len() >= UNCONFIRMED_MAX
+            && let Some(oldest) = self.unconfirmed.pop_front()
+            && let Some(next) = self.unconfirmed.front_mut()
+        {
+            *next = next.max(oldest);
+        }
+        self.unconfirmed.push_back(given);
+    }
+
+    /// It has so much; what it was told before that is over, what it was told since may come.
+    fn confirm(&mut self, holds: f64) {
+        self.confirmed = holds;
+        let place = self.unconfirmed.iter().position(|told| *told == holds);
+        if let Some(place) = place.filter(|_| !lacks("share_what_crosses_confirms")) {
+            self.unconfirmed.drain(..=place);
+        }
     }
 
     /// What of it is left after its silence.
@@ -513,9 +538,10 @@ impl Claim {
 
     /// What it enforces at most by an owner's word: what it was told to give up it may still have.
     fn held(&self, now: Instant) -> f64 {
-        let is_notably_less = self.told < self.most * (1.0 - NOTABLE);
+        let most = self.unconfirmed.iter().fold(self.confirmed, |most, told| most.max(*told));
+        let is_notably_less = self.told < most * (1.0 - NOTABLE);
         let held = if is_notably_less && !lacks("share_given_up_when_confirmed") {
-            self.most
+            most
         } else {
             self.told
         };
@@ -548,6 +574,8 @@ fn amount(said: f64) -> f64 {
     if said.is_finite() { said.max(0.0) } else { 0.0 }
 }
 
+/// Rates of a member that it has not said to have.
+const UNCONFIRMED_MAX: usize = 4;
 /// Members of one key.
 const MEMBERS_MAX: usize = 10_000;
 /// How often a member may say that it reports, at most.

@@ -47,13 +47,15 @@ struct Fleet {
     nodes: u64,
     /// Reports that were sent.
     reports: Vec<(u64, usize)>,
+    said: u64,
 }
 
 impl Fleet {
     fn new(nodes: u64) -> Self {
         let owner = Divisions::new(options(), 10);
-        let mut fleet =
-            Self { owner, members: Vec::new(), limit: limit("100/s"), nodes, reports: Vec::new() };
+        let (members, reports) = (Vec::new(), Vec::new());
+        let limit = limit("100/s");
+        let mut fleet = Self { owner, members, limit, nodes, reports, said: 0 };
         (0..nodes).for_each(|_| fleet.join(0));
         fleet
     }
@@ -106,6 +108,36 @@ impl Fleet {
     ) -> Result<Option<Allotment>, DivisionFull> {
         let terms = Terms { limit: &self.limit, nodes: self.nodes };
         self.owner.handle_demand(self.members[who].node, demand, &terms, at(now))
+    }
+
+    /// A member says that it was asked for so much in an interval, and what it has; returns what it
+    /// is given.
+    fn say(&mut self, who: usize, asked: u64, holds: f64, now: u64) -> f64 {
+        self.said += 1;
+        let interval = options().interval;
+        let demand = Demand {
+            key: KEY,
+            limit: LIMIT,
+            generation: 1,
+            stream: 0,
+            epoch: CellEpoch { start: 1, cell: 1 },
+            sequence: self.said,
+            allowed: asked,
+            denied: 0,
+            elapsed: interval,
+            interval,
+            holds,
+            is_last: false,
+        };
+        self.tell(who, &demand, now).expect("room").expect("an answer").rate
+    }
+
+    /// Who is told what by the owner itself, in whole units a second.
+    fn pushed(&mut self, now: u64) -> Vec<(u32, f64)> {
+        let limit = self.limit;
+        self.owner.handle_timeout(&|_, _| Some(limit), self.nodes, at(now));
+        let pushes = std::iter::from_fn(|| self.owner.poll_push());
+        pushes.map(|(node, given)| (node.get(), given[0].rate.round())).collect()
     }
 
     fn adopt(&mut self, who: usize, given: &Allotment) {
@@ -186,6 +218,26 @@ fn in_steady_state_a_member_reports_once_an_interval() {
     assert_eq!(fleet.reports.len(), 30);
 }
 
+/// Two of three nodes were asked for 30 a second and denied half, and reported twice a second: after
+/// each report of a tenth of a second in which nothing was denied the next denial was taken for the
+/// first.
+#[test]
+fn who_denies_now_and_then_reports_once_an_interval() {
+    let mut fleet = Fleet::new(2);
+    let run = |fleet: &mut Fleet, from, millis| {
+        for now in (from..from + millis).step_by(100) {
+            // One in five is denied.
+            let denied = u64::from(now % 500 == 0);
+            fleet.count(1, 1 - denied, denied, now);
+            fleet.run(now, 100, &[900, 0], all);
+        }
+    };
+    run(&mut fleet, 0, 3_000);
+    fleet.reports.clear();
+    run(&mut fleet, 3_000, 10_000);
+    assert_eq!(fleet.reports.iter().filter(|(_, who)| *who == 1).count(), 10);
+}
+
 #[test]
 fn who_begins_to_deny_says_so_at_once_and_is_given_what_is_left() {
     let mut fleet = Fleet::new(4);
@@ -223,6 +275,76 @@ fn what_is_given_up_is_given_on_when_it_was_given_up() {
         fleet.run_between(now, 10, &[100, 900], all, hears);
         assert!(fleet.sum() <= 100.0 * 1.11, "{} at {now}", fleet.sum());
     }
+}
+
+/// Of two Envoys one had 35 of 100 a second, was told of 28 and then of 26, which crossed its report
+/// that it had 28: that was taken for no word of having given up 35. The other one, which was to
+/// have 74, had 65 until the first reported again, 5 s later.
+#[test]
+fn a_report_that_crosses_another_rate_confirms_what_was_told_before() {
+    let mut fleet = Fleet::new(2);
+    let mut had = [0.0, 0.0];
+    for now in [0, 100, 200, 300] {
+        had[0] = fleet.say(0, 70, had[0], now);
+        had[1] = fleet.say(1, 130, had[1], now);
+    }
+    assert_eq!(had, [35.0, 65.0]);
+    had[0] = fleet.say(0, 50, had[0], 1_300);
+    assert!((27.0..28.0).contains(&had[0]), "{had:?}");
+    assert_eq!(fleet.say(1, 150, had[1], 1_300), 65.0);
+    let _ = fleet.pushed(1_300);
+    assert_eq!(fleet.pushed(1_400), [(1, 26.0)]);
+    let _ = fleet.say(0, 50, had[0], 1_401);
+    assert_eq!(fleet.pushed(1_401), [(2, 74.0)]);
+}
+
+/// An Envoy that came second to a daemon that had just begun was denied all for 5 s, until it reported
+/// again: what the first one had too much was not looked at when others had been heard.
+#[test]
+fn a_new_owner_divides_when_it_has_heard_of_all_whether_they_report_again_or_not() {
+    let mut fleet = Fleet::new(2);
+    // They are streams of one node.
+    fleet.nodes = 1;
+    fleet.owner.begin(at(100));
+    assert_eq!(fleet.say(0, 200, 0.0, 200), 100.0);
+    assert!(fleet.say(1, 200, 0.0, 210) < 1.0);
+    assert_eq!(fleet.owner.timeout(), Some(at(1_200)));
+    assert_eq!(fleet.pushed(1_199), []);
+    assert_eq!(fleet.pushed(1_200), [(1, 50.0)]);
+    fleet.say(0, 200, 50.0, 1_210);
+    assert_eq!(fleet.pushed(1_210), [(2, 50.0)]);
+}
+
+/// The first one was told of 100 by the answer to its report that it had nothing, and then of 50: it
+/// compared that with nothing, and did not say that it had given anything up.
+#[test]
+fn a_stream_confirms_less_than_it_was_given_since_it_reported() {
+    let epoch = CellEpoch { start: 1, cell: 9 };
+    let mut stream = Sharer::new(KEY, LIMIT, (7, epoch), RING, &options(), at(0));
+    let totals = Collected { allowed: 1, denied: 0 };
+    stream.handle_usage(LIMIT, totals, Some(5 * options().interval), at(0));
+    let first = stream.report(1, &options(), at(0), at(0));
+    assert_eq!(first.holds, 0.0);
+    let mut adopt = |rate, version| {
+        let given = Allotment {
+            key: KEY,
+            stream: 7,
+            epoch,
+            version,
+            ack_sequence: 1,
+            generation: 1,
+            rate,
+            weight: 1.0,
+            used: 1.0,
+            members: 2,
+        };
+        stream.handle_allotment(&given, OWNER, &limit("100/s")).expect("sane");
+        stream.due(&options(), true, at(1_000))
+    };
+    assert!(adopt(100.0, 1) > at(1_000));
+    assert!(adopt(95.0, 2) > at(1_000));
+    assert!(adopt(50.0, 3) <= at(1_000));
+    assert_eq!(stream.report(1, &options(), at(1_000), at(1_000)).holds, 50.0);
 }
 
 #[test]

@@ -33,12 +33,16 @@ pub(crate) struct Sharer {
     sequence: u64,
     acked_sequence: u64,
     sent: [Sent; SENT_MAX],
-    /// The rate that the last report said it had, and whether that had anything to tell.
-    told_rate: f64,
+    /// The most that it had since it last reported what it has, and whether that report had
+    /// anything to tell.
+    had: f64,
     told_nothing: bool,
     /// Units in an interval, as the last report told.
     told_units: f64,
+    /// Whether it has denied within the ticks before.
     was_denying: bool,
+    /// The last tick whose report told of denials.
+    denied_tick: u64,
     /// Whether the last report came with something that had just begun: what it is is known soon.
     follows_up: bool,
     /// The tick by which an answer to the last report should have come.
@@ -140,10 +144,11 @@ impl Sharer {
             sequence: 0,
             acked_sequence: 0,
             sent: [Sent { sequence: 0, totals: nothing, at: now }; SENT_MAX],
-            told_rate: 0.0,
+            had: 0.0,
             told_nothing: true,
             told_units: 0.0,
             was_denying: false,
+            denied_tick: 0,
             follows_up: false,
             answer_by: None,
             fuse: Fuse::new(options.failures_max),
@@ -242,12 +247,19 @@ impl Sharer {
         let (since, elapsed) = told.unwrap_or_else(|| {
             (since(self.totals, self.heard), now.saturating_since(self.heard_at))
         });
-        self.was_denying = since.denied > 0;
+        if since.denied > 0 {
+            (self.was_denying, self.denied_tick) = (true, self.told_tick);
+        }
+        // One report may be of a tenth of a tick, in which who denies at times does not.
+        let is_of_before = self.told_tick > self.denied_tick + 1;
+        if is_of_before || lacks("share_denying_is_of_a_whole_tick") {
+            self.was_denying = since.denied > 0;
+        }
         self.told_nothing = since.is_empty();
         let units = since.allowed.saturating_add(since.denied) as f64;
         let seconds = elapsed.max(options.elapsed_min).as_secs_f64();
         self.told_units = units * (self.interval.as_secs_f64() / seconds);
-        self.told_rate = self.holds();
+        self.had = self.holds();
         self.is_news = false;
         let answer_by = self.tick_after(soon, options);
         self.answer_by = Some(self.answer_by.unwrap_or(answer_by));
@@ -262,7 +274,7 @@ impl Sharer {
             denied: since.denied,
             elapsed,
             interval: self.interval,
-            holds: self.told_rate,
+            holds: self.had,
             is_last: false,
         }
     }
@@ -298,7 +310,10 @@ impl Sharer {
         let of = limit.rate.per_second();
         self.last = Some(Last { rate, of, weight, used, members: given.members });
         // What was given up is somebody else's once the owner knows that it was.
-        let is_less = rate < self.told_rate * (1.0 - NOTABLE);
+        let is_less = rate < self.had * (1.0 - NOTABLE);
+        if !lacks("share_less_than_it_had_is_confirmed") {
+            self.had = self.had.max(rate);
+        }
         if is_less && !lacks("share_less_is_confirmed") {
             self.is_news = true;
         }
