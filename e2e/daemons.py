@@ -2,8 +2,11 @@
 
 import atexit
 import os
+import pathlib
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -57,6 +60,39 @@ class Daemon:
         """Asks it to end, and returns what it exits with."""
         self.terminate()
         return self.process.wait(WAIT_SECONDS_MAX)
+
+
+class Fleet:
+    """Daemons of one fleet, all of which know of each other; the first begins with `limits`."""
+
+    def __init__(self, name, count, limits):
+        self.name, self.limits = name, limits
+        self.peers = [free_port() for _ in range(count)]
+        work = pathlib.Path(os.environ["WORK"])
+        for place in range(count):
+            shutil.rmtree(work / f"{name}-{place}", ignore_errors=True)
+        self.daemons = []
+        for place in range(count):
+            self.daemons.append(self.member(place))
+        whole = f"the ring has turned epoch={count} members={count}"
+        for place in range(count):
+            log = work / f"{name}-{place}.log"
+            wait("the fleet is whole", lambda log=log: whole in log.read_text())
+
+    def member(self, place, at=None):
+        name, peer = f"{self.name}-{place}", f"127.0.0.1:{self.peers[place]}"
+        begins = ["--join", f"127.0.0.1:{self.peers[0]}"] if place else ["--config", self.limits]
+        data = os.path.join(os.environ["WORK"], name)
+        return Daemon(name, "--peer", peer, "--data", data, *begins, at=at)
+
+    def again(self, place):
+        """Starts a member that has ended as it was, with the ports that it had."""
+        self.daemons[place] = self.member(place, self.daemons[place].ports)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def wait(what, condition):

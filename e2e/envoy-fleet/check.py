@@ -4,47 +4,27 @@ through both has one limit, and not two.
 limits.toml beside it has the limits, envoy.yaml a route for each.
 """
 
-import os
 import pathlib
-import shutil
-import socket
 import threading
 import time
 
 from checks import same
-from daemons import Daemon, wait
+from daemons import Fleet
 from envoys import Envoy
 
 HERE = pathlib.Path(__file__).parent
-WORK = pathlib.Path(os.environ["WORK"])
 BURST = 30
 RATE, SECONDS = 200, 4
 
 
 def main():
-    daemons = fleet(3)
+    daemons = Fleet("envoy-fleet", 3, str(HERE / "limits.toml")).daemons
     config = (HERE / "envoy.yaml").read_text()
     envoys = [Envoy(f"envoy-fleet-{n}", config, NAME=f"envoy-fleet-{n}", GRPC=daemons[n].grpc)
               for n in (0, 1)]
     one_burst_through_both(envoys)
     one_rate_through_both(envoys)
     one_limit_when_its_daemon_dies(daemons, envoys)
-
-
-def fleet(count):
-    """Daemons of one fleet, all of which know of each other."""
-    peers, found = [free_port() for _ in range(count)], []
-    for n, peer in enumerate(peers):
-        data = WORK / f"envoy-fleet-{n}"
-        shutil.rmtree(data, ignore_errors=True)
-        join = ["--join", f"127.0.0.1:{peers[0]}"] if n else ["--config", str(HERE / "limits.toml")]
-        found.append(Daemon(f"envoy-fleet-{n}", "--peer", f"127.0.0.1:{peer}", "--data", str(data),
-                            *join))
-    whole = f"the ring has turned epoch={count} members={count}"
-    for n in range(count):
-        log = WORK / f"envoy-fleet-{n}.log"
-        wait("the fleet is whole", lambda log=log: whole in log.read_text())
-    return found
 
 
 def one_burst_through_both(envoys):
@@ -98,11 +78,6 @@ def through_both(envoys, user, meanwhile):
     for thread in threads:
         thread.join()
     return sum(passed), began
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 main()
