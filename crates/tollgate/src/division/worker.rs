@@ -192,9 +192,12 @@ impl Sharer {
             return if self.stream == 0 { rests_at.max(tick) } else { Instant::MAX };
         }
         let urgent = if self.is_urgent() { self.earliest(options) } else { Instant::MAX };
-        // A stream has no ticks of its own.
+        // A stream has no ticks of its own. Not the tick after `now`: what is counted at a tick, or
+        // after it and before it was looked at, is no reason to let it pass.
         let regular = match self.stream {
-            0 if self.has_something() => tick.max(self.earliest(options)),
+            0 if self.has_something() => {
+                self.tick_after(self.last_sent(), options).max(self.earliest(options))
+            }
             0 => rests_at.max(tick),
             _ => Instant::MAX,
         };
