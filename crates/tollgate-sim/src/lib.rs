@@ -20,6 +20,7 @@ mod cluster;
 pub mod check;
 mod shrink;
 pub mod tally;
+pub mod share;
 pub mod directed;
 pub mod draw;
 pub mod show;
