@@ -98,6 +98,8 @@ pub struct Ledger {
     pub states: Vec<State>,
     /// In the order of time.
     pub heard: Vec<Heard>,
+    /// Answers and pushes that came to members: `from` an owner, `by` a member.
+    pub told: Vec<Heard>,
     /// When each node heard of another ring, and how many members it has.
     pub rings: Vec<(Nanos, u32, u64)>,
     /// When the coordinator had decided each.

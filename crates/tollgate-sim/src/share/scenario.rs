@@ -196,7 +196,7 @@ impl Scenario {
     }
 
     /// What can ask for units of a key.
-    pub fn loads_of(&self, key: u32) -> impl Iterator<Item = &Load> {
+    pub fn loads_of(&self, key: u32) -> impl Iterator<Item = &Load> + Clone {
         self.loads.iter().filter(move |load| load.key == key)
     }
 }

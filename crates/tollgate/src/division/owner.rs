@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use crate::division::estimate::Estimate;
 use crate::division::{Allotment, Demand, GAPS, NOTABLE};
 use crate::key::{KeyHashing, KeyId};
 use crate::mutant::lacks;
 use crate::policy::{FleetLimitId, ShareLimit};
 use crate::ring::NodeId;
-use crate::share::{Average, Averaging, Collected, ShareOptions, divide, grantable};
+use crate::share::{Averaging, Collected, ShareOptions, divide, grantable};
 use crate::time::Instant;
 use crate::view::CellEpoch;
 
@@ -88,7 +89,8 @@ struct Claim {
     sequence: u64,
     averaging: Averaging,
     interval: Duration,
-    average: Option<Average>,
+    options: ShareOptions,
+    estimate: Estimate,
     heard_at: Instant,
     /// What it was told last, and what it said that it has.
     told: f64,
@@ -416,7 +418,8 @@ impl Claim {
             sequence: 0,
             averaging: Averaging::default(),
             interval: Duration::ZERO,
-            average: None,
+            options: ShareOptions::default(),
+            estimate: Estimate::default(),
             heard_at: now,
             told: amount(demand.holds),
             confirmed: amount(demand.holds),
@@ -442,33 +445,30 @@ impl Claim {
         counts.reports += 1;
         self.sequence = demand.sequence;
         self.confirmed = amount(demand.holds);
-        let age = now.saturating_since(self.heard_at);
         let collected = Collected { allowed: demand.allowed, denied: demand.denied };
-        self.average = match (self.averaging.sample(collected, demand.elapsed), self.average) {
-            // Zeros are not stored.
-            (None, _) => None,
-            (Some(sample), None) => Some(Average::new(sample, now)),
-            (Some(sample), Some(mut average)) => {
-                counts.updated += 1;
-                counts.decayed += u64::from(self.averaging.left(age) < 1.0);
-                average.update(sample, &self.averaging, now);
-                Some(average)
-            }
-        };
+        counts.updated += 1;
+        let left = self.left(now);
+        counts.decayed += u64::from(left < 1.0);
+        if left <= 0.0 {
+            self.estimate = Estimate::default();
+        }
+        self.estimate.take(collected, demand.elapsed, options, interval);
+        self.options = *options;
         self.heard_at = now;
     }
 
     /// What of it is left after its silence.
     fn left(&self, now: Instant) -> f64 {
-        self.averaging.left(now.saturating_since(self.heard_at))
+        let age = now.saturating_since(self.heard_at);
+        self.estimate.left(&self.averaging, age, &self.options)
     }
 
     fn demand(&self, now: Instant) -> f64 {
-        self.average.map_or(0.0, |average| average.demand(&self.averaging, now))
+        self.estimate.demand() * self.left(now)
     }
 
     fn allowed(&self, now: Instant) -> f64 {
-        self.average.map_or(0.0, |average| average.allowed(&self.averaging, now))
+        self.estimate.allowed * self.left(now)
     }
 
     /// What it enforces at most by an owner's word: what it was told to give up it may still have.

@@ -1,12 +1,87 @@
 //! One checker for each promise of `share`; each says at its top what may be, and why.
 
+mod average;
+mod bound;
+mod convergence;
+mod fallback;
+mod floor;
+mod ideal;
+mod sum;
+
+use super::course::Course;
 use super::ledger::Ledger;
 use super::scenario::Scenario;
 use crate::check::Violation;
 
+pub use convergence::times as convergence_times;
+pub use sum::most as most_enforced;
+
 /// Everything that is wrong with a run.
 #[must_use]
 pub fn all(scenario: &Scenario, ledger: &Ledger) -> Vec<Violation> {
-    let _ = (scenario, ledger);
-    Vec::new()
+    let mut violations = Vec::new();
+    for key in 0..scenario.keys() {
+        let run = Run { scenario, ledger, key, course: Course::new(scenario, ledger, key) };
+        violations.extend(average::check(&run));
+        violations.extend(floor::check(&run));
+        violations.extend(convergence::check(&run));
+        violations.extend(sum::check(&run));
+        violations.extend(bound::check(&run));
+        violations.extend(fallback::check(&run));
+    }
+    violations
+}
+
+/// What happened to one key.
+struct Run<'a> {
+    scenario: &'a Scenario,
+    ledger: &'a Ledger,
+    key: u32,
+    course: Course,
+}
+
+impl Run<'_> {
+    /// Units a second that were asked for on each node from an instant on and before another.
+    fn demands(&self, from: u64, until: u64) -> Vec<f64> {
+        let seconds = (until - from) as f64 / 1e9;
+        let of = |node| self.ledger.offered_by(node, self.key, from, until) as f64 / seconds;
+        (0..self.scenario.nodes).map(of).collect()
+    }
+
+    /// How many members the ring has.
+    fn members(&self, at: u64) -> u64 {
+        let known = self.ledger.rings.iter().rfind(|(since, ..)| *since <= at);
+        known.map_or(u64::from(self.scenario.nodes), |(_, _, members)| *members)
+    }
+
+    /// Whether the owner's word decides in all of this time.
+    fn is_global(&self, from: u64, until: u64) -> bool {
+        use super::scenario::Fault;
+        let mut mode = self.scenario.mode;
+        let mut is_global = true;
+        for (at, fault) in &self.scenario.faults {
+            if let Fault::Mode(next) = fault {
+                if *at > from && *at < until {
+                    is_global = false;
+                }
+                if *at <= from {
+                    mode = *next;
+                }
+            }
+        }
+        is_global && mode.is_global()
+    }
+
+    /// The largest cost.
+    fn cost(&self) -> u64 {
+        self.scenario.loads_of(self.key).map(|load| load.cost.1).max().unwrap_or(1)
+    }
+
+    fn violation(&self, checker: &'static str, what: String) -> Violation {
+        Violation { checker, what: format!("key {}: {what}", self.key) }
+    }
+}
+
+fn seconds(at: u64) -> f64 {
+    at as f64 / 1e9
 }

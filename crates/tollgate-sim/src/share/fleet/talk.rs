@@ -80,10 +80,16 @@ impl Fleet {
         self.settle(to);
     }
 
-    /// Notes what an owner takes in.
+    /// Notes what an owner takes in, and what a member is told.
     fn note_message(&mut self, from: u32, to: u32, message: &Message) {
-        let Message::Reports(batch) = message else { return };
         let Some(process) = &self.places[to as usize].process else { return };
+        if let Message::Snapshots(batch) = message {
+            for given in &batch.allotments {
+                let key = self.number(given.key);
+                self.ledger.told.push(Heard { at: self.now, key, from, by: to });
+            }
+        }
+        let Message::Reports(batch) = message else { return };
         for demand in &batch.demands {
             if process.node.owns(demand.key) && process.node.ring_epoch() == batch.ring_epoch {
                 let key = self.number(demand.key);
