@@ -55,12 +55,22 @@ impl Estimate {
         left.max((-units / UNITS_MIN).exp())
     }
 
+    /// The part that is left of it after a time in which nothing was asked for.
+    pub(super) fn rested(&self, age: Duration, options: &ShareOptions, interval: Duration) -> f64 {
+        (-age.as_secs_f64() / self.memory(options, interval)).exp()
+    }
+
     /// How much a sample counts: by its length, and in full as long as there is none before it.
     fn part(&self, seconds: f64, options: &ShareOptions, interval: Duration) -> f64 {
         if lacks("share_samples_weigh_by_their_length") {
             return options.new_weight;
         }
-        // The time in which the weight of what was before falls to a 2.7th.
+        (1.0 - (-seconds / self.memory(options, interval)).exp())
+            .max(seconds / (seconds + self.seen))
+    }
+
+    /// In so many seconds what was before comes to weigh a 2.7th of what it did.
+    fn memory(&self, options: &ShareOptions, interval: Duration) -> f64 {
         let usual = interval.as_secs_f64() / -(1.0 - options.new_weight).max(1e-9).ln();
         let sparse = if lacks("share_the_sparse_are_remembered") {
             0.0
@@ -68,8 +78,7 @@ impl Estimate {
             UNITS_MIN / self.demand().max(1e-9)
         };
         let longest = interval.as_secs_f64() * f64::from(options.forget_after);
-        let time = usual.max(sparse.min(longest));
-        (1.0 - (-seconds / time).exp()).max(seconds / (seconds + self.seen))
+        usual.max(sparse.min(longest))
     }
 
     /// Whether it is so far off that the demand must have changed.

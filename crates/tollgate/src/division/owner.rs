@@ -91,6 +91,8 @@ struct Claim {
     interval: Duration,
     options: ShareOptions,
     estimate: Estimate,
+    /// Whether it said that nothing was asked for.
+    rests: bool,
     heard_at: Instant,
     /// What it was told last, and what it said that it has.
     told: f64,
@@ -420,6 +422,7 @@ impl Claim {
             interval: Duration::ZERO,
             options: ShareOptions::default(),
             estimate: Estimate::default(),
+            rests: false,
             heard_at: now,
             told: amount(demand.holds),
             confirmed: amount(demand.holds),
@@ -454,6 +457,7 @@ impl Claim {
         }
         self.estimate.take(collected, demand.elapsed, options, interval);
         self.options = *options;
+        self.rests = collected.is_empty();
         self.heard_at = now;
     }
 
@@ -463,12 +467,21 @@ impl Claim {
         self.estimate.left(&self.averaging, age, &self.options)
     }
 
+    /// What is left of what it asked for: who said that it rests asks for less and less.
+    fn asked_left(&self, now: Instant) -> f64 {
+        if self.rests && !lacks("share_rest_decays_at_once") {
+            let age = now.saturating_since(self.heard_at);
+            return self.left(now).min(self.estimate.rested(age, &self.options, self.interval));
+        }
+        self.left(now)
+    }
+
     fn demand(&self, now: Instant) -> f64 {
-        self.estimate.demand() * self.left(now)
+        self.estimate.demand() * self.asked_left(now)
     }
 
     fn allowed(&self, now: Instant) -> f64 {
-        self.estimate.allowed * self.left(now)
+        self.estimate.allowed * self.asked_left(now)
     }
 
     /// What it enforces at most by an owner's word: what it was told to give up it may still have.

@@ -216,7 +216,16 @@ impl Sharer {
         self.sent[self.sequence as usize % SENT_MAX] = sent;
         let since = self.since_heard();
         self.was_denying = since.denied > 0;
-        self.told_nothing = since.is_empty();
+        // A whole interval of nothing, so that its owner need not wonder.
+        let is_resting = now.saturating_since(self.used_at) >= self.interval;
+        self.told_nothing =
+            since.is_empty() && (is_resting || lacks("share_rest_is_told_of_an_interval"));
+        // Nothing is of all the time since there was something.
+        let since_when = if since.is_empty() && !lacks("share_nothing_is_told_since_when") {
+            self.used_at
+        } else {
+            self.heard_at
+        };
         self.told_rate = self.holds();
         self.is_news = false;
         let answer_by = self.tick_after(now, options);
@@ -230,7 +239,7 @@ impl Sharer {
             sequence: self.sequence,
             allowed: since.allowed,
             denied: since.denied,
-            elapsed: now.saturating_since(self.heard_at),
+            elapsed: now.saturating_since(since_when),
             interval: self.interval,
             holds: self.told_rate,
             is_last: false,

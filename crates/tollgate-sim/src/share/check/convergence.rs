@@ -10,7 +10,7 @@ use crate::share::ledger::Ledger;
 use crate::share::scenario::{Load, Scenario};
 
 pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
-    if !run.scenario.is_sound() {
+    if !run.scenario.is_sound() || !run.asks_once() {
         return Vec::new();
     }
     let mut violations = Vec::new();

@@ -9,6 +9,9 @@ use crate::scenario::SECOND;
 
 pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
     let mut violations = Vec::new();
+    if !run.asks_once() {
+        return violations;
+    }
     for stretch in run.course.stretches(3 * run.scenario.interval(), 5 * SECOND) {
         let (from, until) = (stretch.from, stretch.until);
         let demands = run.demands(from, until);

@@ -72,6 +72,11 @@ impl Run<'_> {
         is_global && mode.is_global()
     }
 
+    /// Whether nobody asks again: who does asks for more than there is to ask for.
+    fn asks_once(&self) -> bool {
+        self.scenario.loads_of(self.key).all(|load| load.patience == 0)
+    }
+
     /// The largest cost.
     fn cost(&self) -> u64 {
         self.scenario.loads_of(self.key).map(|load| load.cost.1).max().unwrap_or(1)
