@@ -3,7 +3,7 @@
 //! What members enforce sums to the limit's rate at most: a member is given only what others do not
 //! hold, and what it was told to give up counts as held until it says that it did.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::division::estimate::Estimate;
@@ -97,6 +97,8 @@ struct Claim {
     /// What it was told last, and what it said that it has.
     told: f64,
     confirmed: f64,
+    /// What it was told since then, the last included: any of it may be what it enforces.
+    unconfirmed: VecDeque<f64>,
     told_at: Instant,
 }
 
@@ -351,7 +353,7 @@ impl Division {
         // A little in any case, so that what it says of when to come again is no "never".
         let least = floor / LEAST;
         let given = grantable(rate, fair, others).max(least).min(rate);
-        (claim.told, claim.told_at) = (given, now);
+        claim.tell(given, now);
         let own = scratch.demands.get(position).copied()?;
         Some(Allotment {
             key,
@@ -426,6 +428,7 @@ impl Claim {
             heard_at: now,
             told: amount(demand.holds),
             confirmed: amount(demand.holds),
+            unconfirmed: VecDeque::new(),
             told_at: now,
         }
     }
@@ -447,7 +450,7 @@ impl Claim {
         }
         counts.reports += 1;
         self.sequence = demand.sequence;
-        self.confirmed = amount(demand.holds);
+        self.confirm(amount(demand.holds));
         let collected = Collected { allowed: demand.allowed, denied: demand.denied };
         counts.updated += 1;
         let left = self.left(now);
@@ -459,6 +462,28 @@ impl Claim {
         self.options = *options;
         self.rests = collected.is_empty();
         self.heard_at = now;
+    }
+
+    fn tell(&mut self, given: f64, now: Instant) {
+        (self.told, self.told_at) = (given, now);
+        if self.unconfirmed.back() == Some(&given) {
+            return;
+        }
+        if self.unconfirmed.len() >= UNCONFIRMED_MAX
+            && let Some(oldest) = self.unconfirmed.pop_front()
+            && let Some(next) = self.unconfirmed.front_mut()
+        {
+            *next = next.max(oldest);
+        }
+        self.unconfirmed.push_back(given);
+    }
+
+    /// It enforces so much; what it was told before that is over.
+    fn confirm(&mut self, holds: f64) {
+        self.confirmed = holds;
+        if let Some(place) = self.unconfirmed.iter().position(|told| *told == holds) {
+            self.unconfirmed.drain(..=place);
+        }
     }
 
     /// What of it is left after its silence.
@@ -486,9 +511,14 @@ impl Claim {
 
     /// What it enforces at most by an owner's word: what it was told to give up it may still have.
     fn held(&self, now: Instant) -> f64 {
-        let is_notably_less = self.told < self.confirmed * (1.0 - NOTABLE);
-        let held = if is_notably_less && !lacks("share_given_up_when_confirmed") {
+        let most = if lacks("share_what_is_under_way_is_held") {
             self.confirmed
+        } else {
+            self.unconfirmed.iter().fold(self.confirmed, |most, told| most.max(*told))
+        };
+        let is_notably_less = self.told < most * (1.0 - NOTABLE);
+        let held = if is_notably_less && !lacks("share_given_up_when_confirmed") {
+            most
         } else {
             self.told
         };
@@ -518,6 +548,8 @@ fn amount(said: f64) -> f64 {
 
 /// Members of one key.
 const MEMBERS_MAX: usize = 10_000;
+/// What members were told and did not confirm is remembered so far.
+const UNCONFIRMED_MAX: usize = 4;
 /// How often a member may say that it reports, at most.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// For so many intervals after it began, an owner has not heard of everybody.

@@ -34,7 +34,7 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
             let part = (fair / rate).max(1.0 / members as f64);
             ideal::admits(asks, *fair, (burst * part).floor().max(1.0))
         }).sum();
-        let least = 0.99 * ideal - 2.0 * run.cost() as f64;
+        let least = 0.99 * ideal - run.chance(ideal) - 2.0 * run.cost() as f64;
         if std::env::var("SHOW").is_ok() {
             println!("average key {} {:.1}-{:.1}: admitted {admitted} ideal {ideal:.0} {:.4} demand {:.2} of {rate} burst {burst} nodes {}", run.key, seconds(from), seconds(until), admitted/ideal.max(1.0), demands.iter().sum::<f64>(), members);
         }

@@ -29,7 +29,7 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
             if std::env::var("SHOW").is_ok() {
                 println!("floor key {} node {node} {:.1}-{:.1}: admitted {admitted} ideal {ideal:.0} {:.4}", run.key, seconds(from), seconds(until), admitted/ideal.max(1.0));
             }
-            if admitted < 0.99 * ideal - 2.0 * run.cost() as f64 {
+            if admitted < 0.99 * ideal - run.chance(ideal) - 2.0 * run.cost() as f64 {
                 let what = format!(
                     "{admitted} units on node {node} from {:.3} to {:.3} s, where an equal part \
                      admits {ideal}",

@@ -12,6 +12,7 @@ use super::course::Course;
 use super::ledger::Ledger;
 use super::scenario::Scenario;
 use crate::check::Violation;
+use crate::scenario::Shape;
 
 pub use convergence::times as convergence_times;
 pub use sum::most as most_enforced;
@@ -75,6 +76,12 @@ impl Run<'_> {
     /// Whether nobody asks again: who does asks for more than there is to ask for.
     fn asks_once(&self) -> bool {
         self.scenario.loads_of(self.key).all(|load| load.patience == 0)
+    }
+
+    /// One deviation of so many units that are asked for at random times.
+    fn chance(&self, units: f64) -> f64 {
+        let is_random = self.scenario.loads_of(self.key).any(|load| load.shape != Shape::Even);
+        if is_random { (units * self.cost() as f64).sqrt() } else { 0.0 }
     }
 
     /// The largest cost.
