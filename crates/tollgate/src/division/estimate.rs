@@ -20,7 +20,7 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Takes in what was counted in `elapsed`.
+    /// Takes in what was counted in `elapsed`, of which all but `age` was told before.
     ///
     /// After 8 a second for long, 4 in half a second change nothing, and none in a tenth of a
     /// second are no news; 30 in half a second are 60 a second from then on.
@@ -28,16 +28,18 @@ impl Estimate {
         &mut self,
         counted: Collected,
         elapsed: Duration,
+        age: Duration,
         options: &ShareOptions,
         interval: Duration,
     ) {
         let seconds = elapsed.max(options.elapsed_min).as_secs_f64();
         let (allowed, denied) = (counted.allowed as f64, counted.denied as f64);
         let is_change = self.is_change(allowed + denied, seconds, options);
-        let part = if is_change { 1.0 } else { self.part(seconds, options, interval) };
+        let news = seconds.min(age.max(options.elapsed_min).as_secs_f64());
+        let part = if is_change { 1.0 } else { self.part(news, options, interval) };
         self.allowed += (allowed / seconds - self.allowed) * part;
         self.denied += (denied / seconds - self.denied) * part;
-        self.seen = if is_change { seconds } else { self.seen + seconds };
+        self.seen = if is_change { seconds } else { self.seen + news };
     }
 
     pub(super) fn demand(&self) -> f64 {

@@ -80,3 +80,15 @@ pub struct Allotment {
 const GAPS: u32 = 10;
 /// A rate that differs by more than this part of it is told at once, or confirmed at once.
 const NOTABLE: f64 = 0.1;
+/// A part of an equal part that is not worth a message.
+const TRIFLE: f64 = 0.05;
+
+/// What is not worth a message of a rate that so many divide.
+fn trifle_of(rate: f64, members: u64) -> f64 {
+    rate / members.max(1) as f64 * TRIFLE
+}
+
+/// Whether less is so much less that it is held until it is confirmed.
+fn is_notably_less(less: f64, than: f64, trifle: f64) -> bool {
+    less < than * (1.0 - NOTABLE) && than - less > trifle
+}

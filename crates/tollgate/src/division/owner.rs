@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::division::estimate::Estimate;
-use crate::division::{Allotment, Demand, GAPS, NOTABLE};
+use crate::division::{Allotment, Demand, GAPS, is_notably_less, trifle_of};
+use crate::division::NOTABLE;
 use crate::key::{KeyHashing, KeyId};
 use crate::mutant::lacks;
 use crate::policy::{FleetLimitId, ShareLimit};
@@ -341,7 +342,7 @@ impl Division {
         let members = self.members(terms);
         let floor = rate / members as f64;
         let position = self.claims.keys().position(|member| *member == who)?;
-        let others = self.held_by_others(who, now);
+        let others = self.held_by_others(who, trifle_of(rate, members), now);
         let demand: f64 = scratch.demands.iter().sum();
         let used = self.claims.values().map(|claim| claim.allowed(now)).sum();
         let fair = match holds {
@@ -369,9 +370,9 @@ impl Division {
         })
     }
 
-    fn held_by_others(&self, who: MemberId, now: Instant) -> f64 {
+    fn held_by_others(&self, who: MemberId, trifle: f64, now: Instant) -> f64 {
         let others = self.claims.iter().filter(|(member, _)| **member != who);
-        others.map(|(_, claim)| claim.held(now)).sum()
+        others.map(|(_, claim)| claim.held(trifle, now)).sum()
     }
 
     /// Whom it would notably help, or who has notably too much while others lack it.
@@ -384,7 +385,8 @@ impl Division {
         now: Instant,
     ) -> Vec<MemberId> {
         let rate = terms.limit.rate.per_second();
-        let held: f64 = self.claims.values().map(|claim| claim.held(now)).sum();
+        let trifle = trifle_of(rate, self.members(terms));
+        let held: f64 = self.claims.values().map(|claim| claim.held(trifle, now)).sum();
         let fair = || self.claims.iter().zip(&scratch.rates);
         let notable = |from: f64, to: f64| to > from * (1.0 + NOTABLE) && to - from > rate * TRIFLE;
         let lacks_some = fair().any(|((_, claim), fair)| notable(claim.told, *fair));
@@ -410,7 +412,7 @@ impl Division {
             members: self.claims.len() as u64,
             demand: sum(Claim::demand),
             used: sum(Claim::allowed),
-            held: sum(Claim::held),
+            held: sum(|claim, now| claim.held(0.0, now)),
         }
     }
 }
@@ -458,7 +460,8 @@ impl Claim {
         if left <= 0.0 {
             self.estimate = Estimate::default();
         }
-        self.estimate.take(collected, demand.elapsed, options, interval);
+        let age = now.saturating_since(self.heard_at);
+        self.estimate.take(collected, demand.elapsed, age, options, interval);
         self.options = *options;
         self.rests = collected.is_empty();
         self.heard_at = now;
@@ -510,13 +513,13 @@ impl Claim {
     }
 
     /// What it enforces at most by an owner's word: what it was told to give up it may still have.
-    fn held(&self, now: Instant) -> f64 {
+    fn held(&self, trifle: f64, now: Instant) -> f64 {
         let most = if lacks("share_what_is_under_way_is_held") {
             self.confirmed
         } else {
             self.unconfirmed.iter().fold(self.confirmed, |most, told| most.max(*told))
         };
-        let is_notably_less = self.told < most * (1.0 - NOTABLE);
+        let is_notably_less = is_notably_less(self.told, most, trifle);
         let held = if is_notably_less && !lacks("share_given_up_when_confirmed") {
             most
         } else {

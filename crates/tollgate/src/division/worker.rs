@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::division::{Allotment, Demand, GAPS, NOTABLE};
+use crate::division::{Allotment, Demand, GAPS, is_notably_less, trifle_of};
 use crate::key::KeyId;
 use crate::mutant::lacks;
 use crate::policy::{FleetLimitId, ShareLimit};
@@ -278,7 +278,7 @@ impl Sharer {
         let of = limit.rate.per_second();
         self.last = Some(Last { rate, of, weight, used, members: given.members });
         // What was given up is somebody else's once the owner knows that it was.
-        let is_less = rate < self.told_rate * (1.0 - NOTABLE);
+        let is_less = is_notably_less(rate, self.told_rate, trifle_of(of, given.members));
         if is_less && !lacks("share_less_is_confirmed") {
             self.is_news = true;
         }
