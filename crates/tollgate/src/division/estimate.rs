@@ -32,7 +32,14 @@ impl Estimate {
         options: &ShareOptions,
         interval: Duration,
     ) {
-        let seconds = elapsed.max(options.elapsed_min).as_secs_f64();
+        // Who asks for the first time has not asked in the interval before.
+        let is_first = self.seen <= 0.0 && age.is_zero() && elapsed.is_zero();
+        let least = if is_first && !lacks("share_a_first_request_is_no_rate") {
+            interval
+        } else {
+            options.elapsed_min
+        };
+        let seconds = elapsed.max(least).as_secs_f64();
         let (allowed, denied) = (counted.allowed as f64, counted.denied as f64);
         let is_change = self.is_change(allowed + denied, seconds, options);
         let news = seconds.min(age.max(options.elapsed_min).as_secs_f64());

@@ -353,7 +353,7 @@ impl Division {
         let claim = self.claims.get_mut(&who)?;
         // A little in any case, so that what it says of when to come again is no "never".
         let least = floor / LEAST;
-        let given = grantable(rate, fair, others).max(least).min(rate);
+        let given = numbered(grantable(rate, fair, others).max(least).min(rate), version);
         claim.tell(given, now);
         let own = scratch.demands.get(position).copied()?;
         Some(Allotment {
@@ -544,6 +544,13 @@ fn averaging(options: &ShareOptions, interval: Duration) -> Averaging {
     Averaging::new(&of_member).unwrap_or_default()
 }
 
+/// A rate whose last bits tell it from others that were as large: what a member says that it
+/// enforces tells what it was told last.
+fn numbered(rate: f64, version: u64) -> f64 {
+    // Not above what it was: less by more than the bits may add.
+    f64::from_bits((rate * (1.0 - 1e-12)).to_bits() & !NUMBERS | version & NUMBERS)
+}
+
 /// What a member says that it has, if it can be.
 fn amount(said: f64) -> f64 {
     if said.is_finite() { said.max(0.0) } else { 0.0 }
@@ -551,6 +558,8 @@ fn amount(said: f64) -> f64 {
 
 /// Members of one key.
 const MEMBERS_MAX: usize = 10_000;
+/// Bits of a rate, which tell 4,096 of them apart.
+const NUMBERS: u64 = 0xFFF;
 /// What members were told and did not confirm is remembered so far.
 const UNCONFIRMED_MAX: usize = 4;
 /// How often a member may say that it reports, at most.

@@ -64,12 +64,13 @@ fn active<'a>(run: &'a Run<'_>, at: Nanos) -> impl Iterator<Item = &'a Load> {
     run.scenario.loads_of(run.key).filter(is_active)
 }
 
-/// Three deviations of a second's counts at random times; a request at even ones.
+/// Three deviations of a second's counts at random times; one at even ones, since an owner cannot
+/// tell them.
 fn noise(run: &Run<'_>, node: u32, fair: f64) -> f64 {
     let of = run.scenario.loads_of(run.key).filter(|load| load.node == node);
     let random = of.clone().any(|load| load.shape != Shape::Even);
     let cost = of.map(|load| load.cost.1).max().unwrap_or(1) as f64;
-    if random { 3.0 * (fair * cost).sqrt() + cost } else { cost }
+    (if random { 3.0 } else { 1.0 }) * (fair * cost).sqrt() + cost
 }
 
 /// How long after each change of demand each node's rate has come within a twentieth of its fair
