@@ -68,6 +68,14 @@ impl Course {
         self.changes.iter().map(|(at, _)| *at)
     }
 
+    /// The largest rate that a revision gave the key in so long a time.
+    #[must_use]
+    pub fn rate_lately(&self, at: Nanos, lately: Nanos) -> f64 {
+        let was = self.units(at.saturating_sub(lately)).rate();
+        let since = |(since, _): &&(Nanos, Units)| *since + lately >= at && *since <= at;
+        self.revised.iter().filter(since).map(|(_, units)| units.rate()).fold(was, f64::max)
+    }
+
     /// What the key has by the newest revision.
     #[must_use]
     pub fn units(&self, at: Nanos) -> Units {

@@ -86,7 +86,7 @@ impl Estimate {
         } else {
             UNITS_MIN / self.demand().max(1e-9)
         };
-        let longest = interval.as_secs_f64() * f64::from(options.forget_after);
+        let longest = interval.as_secs_f64() * f64::from(options.forget_after) / 2.0;
         usual.max(sparse.min(longest))
     }
 

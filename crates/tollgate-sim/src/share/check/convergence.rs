@@ -4,20 +4,20 @@
 
 use super::{Run, seconds};
 use crate::check::Violation;
-use crate::scenario::{MS, Nanos, SECOND, Shape};
+use crate::scenario::{MS, Nanos, SECOND};
 use crate::share::course::Course;
 use crate::share::ledger::Ledger;
 use crate::share::scenario::{Load, Scenario};
 
 pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
-    if !run.scenario.is_sound() || !run.asks_once() {
+    if !run.scenario.is_sound() || !run.asks_once() || run.is_random() {
         return Vec::new();
     }
     let mut violations = Vec::new();
     for (began, from) in moments(run) {
         for (node, fair) in fair(run, began) {
             let Some(state) = run.ledger.state(node, run.key, from) else { continue };
-            let least = 0.95 * fair - noise(run, node, fair);
+            let least = 0.95 * fair - noise(run, fair);
             if state.rate() < least {
                 let what = format!(
                     "node {node} enforces {:.2} at {:.3} s, after a change at {:.3} s, and {fair:.2} \
@@ -64,13 +64,10 @@ fn active<'a>(run: &'a Run<'_>, at: Nanos) -> impl Iterator<Item = &'a Load> {
     run.scenario.loads_of(run.key).filter(is_active)
 }
 
-/// Three deviations of a second's counts at random times; one at even ones, since an owner cannot
-/// tell them.
-fn noise(run: &Run<'_>, node: u32, fair: f64) -> f64 {
-    let of = run.scenario.loads_of(run.key).filter(|load| load.node == node);
-    let random = of.clone().any(|load| load.shape != Shape::Even);
-    let cost = of.map(|load| load.cost.1).max().unwrap_or(1) as f64;
-    (if random { 3.0 } else { 1.0 }) * (fair * cost).sqrt() + cost
+/// One and a half deviations of a second's counts.
+fn noise(run: &Run<'_>, fair: f64) -> f64 {
+    let cost = run.cost() as f64;
+    1.5 * (fair * cost).sqrt() + cost
 }
 
 /// How long after each change of demand each node's rate has come within a twentieth of its fair

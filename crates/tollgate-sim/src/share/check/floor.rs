@@ -16,7 +16,8 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
         let (from, until) = (stretch.from, stretch.until);
         let demands = run.demands(from, until);
         let (rate, members) = (stretch.units.rate(), run.members(from));
-        if !run.is_global(from, until) || demands.iter().sum::<f64>() > rate {
+        let most = if run.is_random() { 0.9 * rate } else { rate };
+        if !run.is_global(from, until) || demands.iter().sum::<f64>() > most {
             continue;
         }
         let burst = (stretch.units.burst / members).max(1) as f64;

@@ -78,10 +78,14 @@ impl Run<'_> {
         self.scenario.loads_of(self.key).all(|load| load.patience == 0)
     }
 
-    /// One deviation of so many units that are asked for at random times.
+    /// One deviation of so many units that are asked for at random times. Half of one at even times,
+    /// which owners cannot tell from random ones.
     fn chance(&self, units: f64) -> f64 {
-        let is_random = self.scenario.loads_of(self.key).any(|load| load.shape != Shape::Even);
-        if is_random { (units * self.cost() as f64).sqrt() } else { 0.0 }
+        (if self.is_random() { 1.0 } else { 0.5 }) * (units * self.cost() as f64).sqrt()
+    }
+
+    fn is_random(&self) -> bool {
+        self.scenario.loads_of(self.key).any(|load| load.shape != Shape::Even)
     }
 
     /// The largest cost.

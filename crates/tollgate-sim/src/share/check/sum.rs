@@ -46,7 +46,7 @@ fn worst(run: &Run<'_>) -> (f64, Nanos) {
         let is_heard = |node: &u32| heard.get(node).is_some_and(|at| at + lately > state.at);
         let sum: f64 =
             rates.iter().filter(|(node, _)| is_heard(node)).map(|(_, rate)| rate).sum();
-        let part = sum / run.course.units(state.at).rate();
+        let part = sum / run.course.rate_lately(state.at, lately);
         if part > worst.0 {
             worst = (part, state.at);
         }
