@@ -11,10 +11,10 @@ use crate::scenario::{MS, Nanos, Network, SECOND, Shape};
 pub fn scenario(seed: u64) -> Scenario {
     let chance = &mut Chance::new(seed ^ 0x54A2E);
     let nodes = chance.of(&[2, 3, 4, 4, 5, 8, 20]) as u32;
-    let units = chance.of(&[10, 100, 100, 100, 1_000]);
+    let units = chance.of(&[10, 100, 100, 100, 300]);
     let burst = (units * chance.of(&[1, 2, 4, 8]) / 4).max(1);
     let period = chance.of(&[1, 1, 1, 1, 2]);
-    let lasts = chance.between(20, 45) * SECOND;
+    let lasts = chance.between(20, 40) * SECOND;
     let scenario = Scenario {
         seed,
         units: Units { units, period, burst },

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use tollgate::coordinator::SessionOptions;
-use tollgate::{Given, KeyId, Message, NodeId, equal_part};
+use tollgate::{CellEpoch, Given, KeyId, Message, NodeId, equal_part};
 
 use super::ledger::{Ask, By, Ledger, State};
 use super::scenario::{Fault, Load, Scenario};
@@ -37,6 +37,8 @@ pub struct Fleet {
     numbers: BTreeMap<KeyId, u32>,
     /// What each node has of each key.
     states: BTreeMap<(u32, u32), State>,
+    /// The last report of a key, by its owner and its member.
+    reported: BTreeMap<(u32, u32, u32), (CellEpoch, u64)>,
     ledger: Ledger,
 }
 
@@ -118,6 +120,7 @@ impl Fleet {
             names,
             keys,
             states: BTreeMap::new(),
+            reported: BTreeMap::new(),
             ledger: Ledger::default(),
             scenario,
         };

@@ -75,6 +75,8 @@ pub struct DividedKey {
 #[derive(Debug)]
 struct Division {
     limit: FleetLimitId,
+    /// Units a second by which it was given last.
+    rate: f64,
     began_at: Instant,
     claims: BTreeMap<MemberId, Claim>,
     forget_at: Instant,
@@ -180,6 +182,7 @@ impl Divisions {
         let forgotten = division.forget_silent(now);
         self.counts.members_forgotten += forgotten;
         division.limit = demand.limit;
+        division.rescale(terms.limit.rate.per_second());
         division.take_in(who, demand, &self.options, &mut self.counts, now)?;
         let forget_at = division.claims.values().map(|claim| claim.forget_at(&self.options)).max();
         let forget_at = forget_at.unwrap_or(now);
@@ -267,7 +270,22 @@ struct Context<'a> {
 
 impl Division {
     fn new(limit: FleetLimitId, now: Instant) -> Self {
-        Self { limit, began_at: now, claims: BTreeMap::new(), forget_at: now }
+        Self { limit, rate: 0.0, began_at: now, claims: BTreeMap::new(), forget_at: now }
+    }
+
+    /// The limit has so many units a second now: what members have is as much more.
+    fn rescale(&mut self, per_second: f64) {
+        let before = std::mem::replace(&mut self.rate, per_second);
+        if before == per_second || before <= 0.0 || lacks("share_a_changed_rate_is_told") {
+            return;
+        }
+        for claim in self.claims.values_mut() {
+            let held = [&mut claim.told, &mut claim.confirmed];
+            for rate in held.into_iter().chain(claim.unconfirmed.iter_mut()) {
+                // As members do it.
+                *rate *= per_second / before;
+            }
+        }
     }
 
     /// Forgets members of which nothing is left.

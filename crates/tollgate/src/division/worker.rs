@@ -296,6 +296,17 @@ impl Sharer {
         self.is_news = true;
     }
 
+    /// The limit has so many units a second now: what was given is as much more, and its owner is
+    /// to know that it is in force.
+    pub(crate) fn rescale(&mut self, per_second: f64) {
+        let Some(last) = &mut self.last else { return };
+        if last.of == per_second || lacks("share_a_changed_rate_is_told") {
+            return;
+        }
+        *last = Last { rate: last.rate_of(per_second), of: per_second, ..*last };
+        self.is_news = true;
+    }
+
     /// The limit is not reported any more: what was given is void.
     pub(crate) fn reset(&mut self) {
         self.fuse.reset();

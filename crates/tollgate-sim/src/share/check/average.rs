@@ -22,6 +22,8 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
         }
         let (rate, burst) = (stretch.units.rate(), stretch.units.burst as f64);
         let members = run.members(from);
+        // Of a few units in an interval little is known when messages are lost.
+        let is_judged = run.scenario.is_sound() || rate / members as f64 >= 10.0;
         let admitted = run.ledger.admitted(run.key, from, until) as f64;
         let most = 1.01 * rate * stretch.seconds() + 2.0 * burst + members as f64;
         let demands = run.demands(from, until);
@@ -38,7 +40,7 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
         if std::env::var("SHOW").is_ok() {
             println!("average key {} {:.1}-{:.1}: admitted {admitted} ideal {ideal:.0} {:.4} demand {:.2} of {rate} burst {burst} nodes {}", run.key, seconds(from), seconds(until), admitted/ideal.max(1.0), demands.iter().sum::<f64>(), members);
         }
-        if admitted > most || (admitted < least && run.asks_once()) {
+        if admitted > most || (admitted < least && run.asks_once() && is_judged) {
             let what = format!(
                 "{admitted} units from {:.3} to {:.3} s, not {least:.1} to {most:.1}",
                 seconds(from),

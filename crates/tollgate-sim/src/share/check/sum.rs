@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use super::{Run, seconds};
 use crate::check::Violation;
-use crate::scenario::Nanos;
+use crate::scenario::{Nanos, SECOND};
 use crate::share::ledger::{By, Ledger};
-use crate::share::scenario::Scenario;
+use crate::share::scenario::{Fault, Scenario};
 use crate::share::course::Course;
 
 pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
@@ -19,6 +19,15 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
     }
     let what = format!("{worst:.4} times the rate is enforced at {:.3} s", seconds(at));
     vec![run.violation("share_sum", what)]
+}
+
+/// Whether a node is about to leave: nobody waits for what it has, since it ends soon.
+fn leaves(run: &Run<'_>, node: u32, at: Nanos) -> bool {
+    let is_it = |(since, fault): &(Nanos, Fault)| {
+        matches!(fault, Fault::Stop { node: of, .. } if *of == node)
+            && (*since..since + 2 * SECOND).contains(&at)
+    };
+    run.ledger.faults.iter().any(is_it)
 }
 
 /// The largest part of the rate that nodes enforced by their owner's word at once, and when.
@@ -43,7 +52,9 @@ fn worst(run: &Run<'_>) -> (f64, Nanos) {
         if states.get(index + 1).is_some_and(|next| next.at == state.at) {
             continue;
         }
-        let is_heard = |node: &u32| heard.get(node).is_some_and(|at| at + lately > state.at);
+        let is_heard = |node: &u32| {
+            heard.get(node).is_some_and(|at| at + lately > state.at) && !leaves(run, *node, state.at)
+        };
         let sum: f64 =
             rates.iter().filter(|(node, _)| is_heard(node)).map(|(_, rate)| rate).sum();
         let part = sum / run.course.rate_lately(state.at, lately);

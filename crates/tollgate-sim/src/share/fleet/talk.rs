@@ -93,6 +93,14 @@ impl Fleet {
         for demand in &batch.demands {
             if process.node.owns(demand.key) && process.node.ring_epoch() == batch.ring_epoch {
                 let key = self.number(demand.key);
+                // What comes late is not taken in.
+                let place = (demand.epoch, demand.sequence);
+                let none = (tollgate::CellEpoch { start: 0, cell: 0 }, 0);
+                let last = self.reported.entry((to, from, key)).or_insert(none);
+                if place <= *last {
+                    continue;
+                }
+                *last = place;
                 self.ledger.heard.push(Heard { at: self.now, key, from, by: to });
             }
         }
