@@ -10,6 +10,8 @@ use crate::scenario::Nanos;
 pub struct Course {
     /// From when until when something was not as before or after, in the order of beginnings.
     changes: Vec<(Nanos, Nanos)>,
+    /// The same of all but what is asked.
+    wrongs: Vec<(Nanos, Nanos)>,
     lasts: Nanos,
     units: Units,
     revised: Vec<(Nanos, Units)>,
@@ -36,8 +38,8 @@ impl Course {
         let rings = ledger.rings.iter().map(|(at, ..)| (*at, *at));
         let rules = ledger.rules.iter().map(|(at, ..)| (*at, *at));
         let ended = ledger.ended.iter().map(|(at, _)| (*at, *at));
-        let mut changes: Vec<(Nanos, Nanos)> =
-            asked.chain(faults).chain(rings).chain(rules).chain(ended).collect();
+        let wrongs: Vec<(Nanos, Nanos)> = faults.chain(rings).chain(rules).chain(ended).collect();
+        let mut changes: Vec<(Nanos, Nanos)> = asked.chain(wrongs.iter().copied()).collect();
         changes.retain(|(at, _)| *at < scenario.lasts);
         changes.push((scenario.lasts, Nanos::MAX));
         changes.sort_unstable();
@@ -46,7 +48,7 @@ impl Course {
             _ => None,
         });
         let (lasts, units) = (scenario.lasts, scenario.units);
-        Self { changes, lasts, units, revised: revised.collect() }
+        Self { changes, wrongs, lasts, units, revised: revised.collect() }
     }
 
     /// Stretches that begin so long after what changed last, and that are at least so long.
@@ -61,6 +63,12 @@ impl Course {
             settled = settled.max(*until).min(self.lasts);
         }
         stretches
+    }
+
+    /// Whether something went wrong, or operators changed something, so short a time before.
+    #[must_use]
+    pub fn is_disturbed(&self, at: Nanos, lately: Nanos) -> bool {
+        self.wrongs.iter().any(|(from, until)| (*from..=*until + lately).contains(&at))
     }
 
     /// When something changed.
