@@ -2,8 +2,9 @@
 //! change that begins 3 intervals after the last one, of at least 5 s,
 //!
 //! > admitted ≤ 1.01 · R · t + 2 · B + N
-//! > admitted ≥ 0.99 · Σ ideal - slack
+//! > admitted ≥ 0.99 · Σ ideal - √(c · Σ ideal) - 2 · c
 //!
+//! (half the root at even times; 0.85 of it where messages are lost or late)
 //! where `ideal` is what a bucket with a member's fair rate (`share::divide` of what was asked for
 //! in the stretch) and a burst of the same part of B, not less than an equal one, admits of the
 //! member's requests. A bucket that is divided admits less than one for all (E20); by as much as
@@ -22,8 +23,6 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
         }
         let (rate, burst) = (stretch.units.rate(), stretch.units.burst as f64);
         let members = run.members(from);
-        // Of a few units in an interval little is known when messages are lost.
-        let is_judged = run.scenario.is_sound() || rate / members as f64 >= 10.0;
         let admitted = run.ledger.admitted(run.key, from, until) as f64;
         let most = 1.01 * rate * stretch.seconds() + 2.0 * burst + members as f64;
         let demands = run.demands(from, until);
@@ -36,11 +35,10 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
             let part = (fair / rate).max(1.0 / members as f64);
             ideal::admits(asks, *fair, (burst * part).floor().max(1.0))
         }).sum();
-        let least = 0.99 * ideal - run.chance(ideal) - 2.0 * run.cost() as f64;
-        if std::env::var("SHOW").is_ok() {
-            println!("average key {} {:.1}-{:.1}: admitted {admitted} ideal {ideal:.0} {:.4} demand {:.2} of {rate} burst {burst} nodes {}", run.key, seconds(from), seconds(until), admitted/ideal.max(1.0), demands.iter().sum::<f64>(), members);
-        }
-        if admitted > most || (admitted < least && run.asks_once() && is_judged) {
+        let part = run.promised(from).filter(|_| run.asks_once());
+        let slack = run.chance(ideal) + 2.0 * run.cost() as f64;
+        let least = part.map_or(0.0, |part| part * ideal - slack);
+        if admitted > most || admitted < least {
             let what = format!(
                 "{admitted} units from {:.3} to {:.3} s, not {least:.1} to {most:.1}",
                 seconds(from),

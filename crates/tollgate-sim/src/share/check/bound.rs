@@ -1,10 +1,11 @@
 //! What is admitted is what nodes enforce, and bursts: in any time, whatever goes wrong,
 //!
-//! > admitted ≤ ∫ Σ rates + 2 · B + N + fresh + Σ over switches of min(burst, |rates' difference| · t)
+//! > admitted ≤ ∫ Σ rates + 2 · B + N + fresh + Σ over switches of the other bucket's burst
 //!
 //! where `rates` are what nodes had by what they decided by, `fresh` the bursts of buckets that came
 //! into being meanwhile (a cell is new; it was given something for the first time), and a switch is
-//! a node that goes over to its other bucket, which may have t's difference in it.
+//! a node that goes over to its other bucket: the smaller one of the two may have filled meanwhile. That a
+//! switch releases no more than one burst, however many there are, is shown in `papers` (E10).
 //!
 //! 2 · B + N are the bursts of all members: a member has its part of B, an equal one and one unit at
 //! least. What rates sum to is judged by `sum` and `fallback`.
@@ -35,7 +36,6 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
         curve.admitted += ask.cost as f64;
         worst = max(worst, (curve.admitted - curve.brought - least, ask.at));
     }
-    if std::env::var("SHOW").is_ok() { println!("bound key {} worst {:.1} of {allowed}", run.key, worst.0); }
     if worst.0 <= allowed + 1e-3 {
         return Vec::new();
     }
@@ -55,8 +55,8 @@ struct Curve {
     rate: f64,
     brought: f64,
     admitted: f64,
-    /// By node, and since when it decides by what it does.
-    known: BTreeMap<u32, (State, Nanos)>,
+    /// By node.
+    known: BTreeMap<u32, State>,
 }
 
 impl Curve {
@@ -68,26 +68,23 @@ impl Curve {
     fn change(&mut self, state: &State) {
         self.go_on(state.at);
         self.brought += state.fresh as f64;
-        let before = self.known.get(&state.node).copied();
-        let mut since = state.at;
-        if let Some((before, before_since)) = before {
-            if before.by == state.by {
-                since = before_since;
-            } else if before.by != By::Nothing && state.by != By::Nothing {
-                self.brought += switched(&before, state, state.at - before_since);
-            }
+        let before = self.known.insert(state.node, *state);
+        if let Some(before) = before
+            && before.by != state.by
+            && before.by != By::Nothing
+            && state.by != By::Nothing
+        {
+            self.brought += switched(state);
         }
-        self.known.insert(state.node, (*state, since));
-        self.rate = self.known.values().map(|(state, _)| state.rate()).sum();
+        self.rate = self.known.values().map(State::rate).sum();
     }
 }
 
-/// What the other bucket may have more than the one before it.
-fn switched(before: &State, after: &State, lasted: Nanos) -> f64 {
+/// What the other bucket may have in it: its burst.
+fn switched(after: &State) -> f64 {
     let burst = match after.by {
         By::Owner => after.global.map_or(0, |(_, burst)| burst),
         By::Equal | By::Nothing => after.local.1,
     };
-    let _ = (before, lasted);
     burst as f64
 }

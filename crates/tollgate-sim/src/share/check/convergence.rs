@@ -17,6 +17,10 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
     for (began, from) in moments(run) {
         for (node, fair) in fair(run, began) {
             let Some(state) = run.ledger.state(node, run.key, from) else { continue };
+            // Who is no node is not asked.
+            if run.ledger.offered_by(node, run.key, began, from) == 0 {
+                continue;
+            }
             let least = 0.95 * fair - noise(run, fair);
             if state.rate() < least {
                 let what = format!(

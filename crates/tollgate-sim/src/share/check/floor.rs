@@ -1,7 +1,10 @@
 //! While the fleet leaves something no member has less than an equal part gives: in each stretch of
-//! steady demand below R, on each node,
+//! steady demand below R (0.9 · R at random times), on each node,
 //!
-//! > admitted ≥ 0.99 · what a bucket with R / members and B / members admits of its requests - 2 · c
+//! > admitted ≥ 0.99 · ideal - √(c · ideal) - 2 · c
+//!
+//! where `ideal` is what a bucket with R / members and B / members admits of its requests; the rest
+//! is as in `average`.
 
 use super::{Run, ideal, seconds};
 use crate::check::Violation;
@@ -27,10 +30,8 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
             });
             let ideal = ideal::admits(asks, rate / members as f64, burst);
             let admitted = run.ledger.admitted_by(node, run.key, from, until) as f64;
-            if std::env::var("SHOW").is_ok() {
-                println!("floor key {} node {node} {:.1}-{:.1}: admitted {admitted} ideal {ideal:.0} {:.4}", run.key, seconds(from), seconds(until), admitted/ideal.max(1.0));
-            }
-            if admitted < 0.99 * ideal - run.chance(ideal) - 2.0 * run.cost() as f64 {
+            let slack = run.chance(ideal) + 2.0 * run.cost() as f64;
+            if run.promised(from).is_some_and(|part| admitted < part * ideal - slack) {
                 let what = format!(
                     "{admitted} units on node {node} from {:.3} to {:.3} s, where an equal part \
                      admits {ideal}",

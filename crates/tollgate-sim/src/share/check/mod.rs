@@ -84,6 +84,17 @@ impl Run<'_> {
         (if self.is_random() { 1.0 } else { 0.5 }) * (units * self.cost() as f64).sqrt()
     }
 
+    /// Which part of what is ideal is promised: of a few units in an interval little is known when
+    /// messages are lost, and what is given up waits for the next report.
+    fn promised(&self, at: u64) -> Option<f64> {
+        let part = self.course.units(at).rate() / self.members(at) as f64;
+        match (self.scenario.is_sound(), part >= 10.0) {
+            (true, _) => Some(0.99),
+            (false, true) => Some(0.85),
+            (false, false) => None,
+        }
+    }
+
     fn is_random(&self) -> bool {
         self.scenario.loads_of(self.key).any(|load| load.shape != Shape::Even)
     }

@@ -21,7 +21,6 @@ use crate::share::course::Course;
 
 pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
     let (worst, at) = worst(run);
-    if std::env::var("SHOW").is_ok() { println!("sum key {} worst {worst:.4} at {:.3}", run.key, seconds(at)); }
     if worst <= 1.0 / 0.9 + 0.05 + 1e-3 + 1e-9 {
         return Vec::new();
     }
