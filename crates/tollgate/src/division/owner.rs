@@ -543,7 +543,7 @@ impl Claim {
         } else {
             self.told
         };
-        held * self.left(now)
+        held * self.averaging.left(now.saturating_since(self.heard_at))
     }
 
     fn is_fresh(&self, now: Instant) -> bool {
