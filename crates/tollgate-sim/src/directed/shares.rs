@@ -40,27 +40,24 @@ fn even(nodes: u32, per_second: f64) -> Vec<Load> {
     (0..nodes).map(|node| Load::even(0, node, per_second)).collect()
 }
 
-/// Nobody hears anybody from an instant on.
-fn all_alone(nodes: u32, at: Nanos, lasts: Nanos) -> Vec<(Nanos, Fault)> {
-    let alone = |node| {
-        [
-            (at, Fault::Cut { from: node, to: None, lasts }),
-            (at, Fault::Silence { node, lasts }),
-        ]
-    };
-    (0..nodes).flat_map(alone).collect()
+/// The coordinator is gone from an instant on, and with it the owner of the key.
+fn no_owner(nodes: u32, at: Nanos, lasts: Nanos) -> Vec<(Nanos, Fault)> {
+    let silent = (0..nodes).map(|node| (at, Fault::Silence { node, lasts }));
+    silent.chain([(at, Fault::Owner { key: 0, back_after: None })]).collect()
 }
 
-/// C32 (a): 100/s over 4 nodes that are each asked for 100/s, and nobody hears anybody for 10 s.
+/// C32 (a): 100/s over 4 nodes that are each asked for 100/s; the coordinator is lost for 10 s and
+/// more, and the owner of the key is.
 pub(super) fn nodes_that_are_alone_admit_an_equal_part() -> Vec<Violation> {
     let mut scenario = hundred(4, 40 * SECOND);
     scenario.loads = even(4, 100.0);
-    scenario.faults = all_alone(4, 10 * SECOND, 30 * SECOND);
+    scenario.faults = no_owner(4, 10 * SECOND, 30 * SECOND);
     let mut played = Played::new(&scenario);
     for (from, until) in [(10, 20), (25, 35)] {
         let all = played.admitted(from * SECOND, until * SECOND);
         played.expect("1000 and the bursts at most", all <= 1_000 + 200 + 4, all);
-        for node in 0..4 {
+        let gone = played.ledger.ended.first().map(|(_, node)| *node);
+        for node in (0..4).filter(|node| Some(*node) != gone) {
             let one = played.ledger.admitted_by(node, 0, from * SECOND, until * SECOND);
             played.expect("25/s at least", one >= 245, (node, one));
         }
@@ -80,22 +77,25 @@ pub(super) fn a_node_that_wants_more_has_an_equal_part_at_once() -> Vec<Violatio
     let mut played = Played::new(&scenario);
     let soon = played.ledger.admitted_by(1, 0, at, at + SECOND);
     played.expect("an equal part at once", soon >= 25, soon);
-    let rate = played.ledger.state(1, 0, at + 2 * SECOND).map_or(0.0, |state| state.rate());
-    played.expect("95 % of 40/s after two intervals", rate >= 38.0, rate);
+    let rate = |after| played.ledger.state(1, 0, at + after).map_or(0.0, |state| state.rate());
+    let (soon, later) = (rate(2 * SECOND), rate(3 * SECOND));
+    played.expect("88 % of 40/s after two intervals", soon >= 35.2, soon);
+    played.expect("94.5 % after three", later >= 37.8, later);
     let all = played.admitted(at, at + 4 * SECOND);
     played.expect("400 and the burst at most", all <= 500, all);
     played.violations
 }
 
-/// C32 (c): 5/s over 8 nodes that are each asked for 5/s; nobody hears anybody for 10 s and more.
+/// C32 (c): 5/s over 8 nodes that are each asked for 5/s; the coordinator and the owner are lost.
 pub(super) fn no_node_is_rounded_to_nothing() -> Vec<Violation> {
     let mut scenario = Scenario::quiet(8, Units::per_second(5, 5), 40 * SECOND);
     scenario.loads = even(8, 5.0);
-    scenario.faults = all_alone(8, 10 * SECOND, 30 * SECOND);
+    scenario.faults = no_owner(8, 10 * SECOND, 30 * SECOND);
     let mut played = Played::new(&scenario);
     let all = played.admitted(25 * SECOND, 35 * SECOND);
     played.expect("50 and the bursts at most", all <= 50 + 8, all);
-    for node in 0..8 {
+    let gone = played.ledger.ended.first().map(|(_, node)| *node);
+    for node in (0..8).filter(|node| Some(*node) != gone) {
         let one = played.ledger.admitted_by(node, 0, 22 * SECOND, 38 * SECOND);
         played.expect("no node has nothing", one >= 8, (node, one));
     }
@@ -168,19 +168,22 @@ pub(super) fn a_load_that_moves_is_followed() -> Vec<Violation> {
 
 /// A node that had little, and is asked for all there is: what it denies is told at once.
 pub(super) fn what_is_denied_is_told_at_once() -> Vec<Violation> {
-    let mut scenario = Scenario::quiet(10, Units::per_second(100, 10), 20 * SECOND);
+    let mut scenario = Scenario::quiet(10, Units::per_second(1_000, 100), 20 * SECOND);
     scenario.loads = vec![
-        Load::even(0, 0, 30.0),
-        Load::even(0, 1, 2.0).during(0, 10_050 * MS),
-        Load::even(0, 1, 60.0).during(10_050 * MS, Nanos::MAX),
+        Load::even(0, 0, 300.0),
+        Load::even(0, 1, 20.0).during(0, 10_050 * MS),
+        Load::even(0, 1, 600.0).during(10_050 * MS, Nanos::MAX),
     ];
     let mut played = Played::new(&scenario);
     let offsets: Vec<Nanos> = (0..20).map(|step| 10_050 * MS + step * 50 * MS).collect();
-    let is_up = |at: &Nanos| {
-        played.ledger.state(1, 0, *at).is_some_and(|state| state.rate() >= 40.0)
-    };
+    let is_up =
+        |at: &Nanos| played.ledger.state(1, 0, *at).is_some_and(|state| state.rate() >= 80.0);
     let first = offsets.iter().position(is_up);
-    played.expect("known in 400 ms", first.is_some_and(|first| first <= 8), first);
+    played.expect(
+        "something of it is known in 400 ms",
+        first.is_some_and(|first| first <= 8),
+        first,
+    );
     played.violations
 }
 
@@ -199,27 +202,15 @@ pub(super) fn what_is_busy_is_reported() -> Vec<Violation> {
 
 /// Loads that change all the time in a network that loses, delays and repeats: sums stay.
 pub(super) fn what_is_given_up_is_held_until_it_is_confirmed() -> Vec<Violation> {
-    let mut violations = Vec::new();
-    for seed in 1..20 {
-        let mut scenario = hundred(3, 25 * SECOND);
-        scenario.seed = seed;
-        scenario.network = Network {
-            delay_min: 20 * MS,
-            delay_max: 90 * MS,
-            loss: 0.15,
-            slow: 0.1,
-            slow_max: 400 * MS,
-            repeats: 0.1,
-        };
-        for step in 0..12_u64 {
-            let (from, node) = (step * 2_050 * MS, (step % 3) as u32);
-            let until = from + 2_050 * MS;
-            scenario.loads.push(Load::even(0, node, 200.0).during(from, until));
-            scenario.loads.push(Load::even(0, (node + 1) % 3, 30.0).during(from, until));
-        }
-        violations.extend(Played::new(&scenario).violations);
-    }
-    violations
+    let network = Network {
+        delay_min: 20 * MS,
+        delay_max: 90 * MS,
+        loss: 0.15,
+        slow: 0.1,
+        slow_max: 400 * MS,
+        repeats: 0.1,
+    };
+    (1..20).flat_map(|seed| rotating(seed, network)).collect()
 }
 
 /// The owner of a key is killed, and comes back at once: it gives nobody what others hold.
@@ -252,37 +243,49 @@ fn most_by_owner(ledger: &Ledger, from: Nanos, until: Nanos) -> f64 {
     moments.map(sum).fold(0.0, f64::max)
 }
 
-/// Reports that overtake each other: an older one is not taken for news.
+/// Reports that overtake each other: what a member held is not taken for what it holds.
 pub(super) fn a_report_that_comes_late_is_no_news() -> Vec<Violation> {
-    let mut violations = Vec::new();
-    for seed in 1..12 {
-        let mut scenario = flipping(Shape::Even);
-        scenario.seed = seed;
-        scenario.network = Network {
-            delay_min: 5 * MS,
-            delay_max: 10 * MS,
-            slow: 0.5,
-            slow_max: 2_500 * MS,
-            ..Network::QUIET
-        };
-        violations.extend(Played::new(&scenario).violations);
+    let late = Network {
+        delay_min: 5 * MS,
+        delay_max: 10 * MS,
+        loss: 0.2,
+        slow: 0.4,
+        slow_max: 1_500 * MS,
+        repeats: 0.2,
+    };
+    (1..60).flat_map(|seed| rotating(seed, late)).collect()
+}
+
+/// Loads that change all the time between three nodes.
+fn rotating(seed: u64, network: Network) -> Vec<Violation> {
+    let mut scenario = Scenario { seed, network, ..hundred(3, 25 * SECOND) };
+    for step in 0..12_u64 {
+        let (from, node) = (step * 2_050 * MS, (step % 3) as u32);
+        let until = from + 2_050 * MS;
+        scenario.loads.push(Load::even(0, node, 200.0).during(from, until));
+        scenario.loads.push(Load::even(0, (node + 1) % 3, 30.0).during(from, until));
     }
-    violations
+    Played::new(&scenario).violations
 }
 
 /// A limit that is doubled while it is in use, and asked for more all the time.
 pub(super) fn a_raised_limit_is_in_force_in_cells_that_are_in_use() -> Vec<Violation> {
-    let mut scenario = hundred(3, 30 * SECOND);
-    scenario.loads = vec![Load::even(0, 0, 150.0), Load::even(0, 1, 20.0)];
-    scenario.loads.push(Load::even(0, 2, 90.0).during(10_100 * MS, Nanos::MAX));
-    let twice = Units::per_second(200, 200);
-    scenario.faults = vec![(10 * SECOND, Fault::Change(twice))];
-    let mut played = Played::new(&scenario);
-    let most = most_by_owner(&played.ledger, 10_100 * MS, 20 * SECOND);
-    played.expect("no more than R", most <= 200.0 / 0.9 + 10.0, most);
-    let all = played.admitted(15 * SECOND, 25 * SECOND);
-    played.expect("all that there is", (1_980..=2_020).contains(&all), all);
-    played.violations
+    let mut violations = Vec::new();
+    for seed in 1..=6 {
+        let mut scenario = hundred(3, 30 * SECOND);
+        scenario.seed = seed;
+        scenario.loads = vec![Load::even(0, 0, 250.0), Load::even(0, 1, 20.0)];
+        scenario.loads.push(Load::even(0, 2, 300.0).during(10_010 * MS, Nanos::MAX));
+        let twice = Units::per_second(200, 200);
+        scenario.faults = vec![(10 * SECOND, Fault::Change(twice))];
+        let mut played = Played::new(&scenario);
+        let most = most_by_owner(&played.ledger, 10_005 * MS, 20 * SECOND);
+        played.expect("no more than R", most <= 200.0 / 0.9 + 10.0, most);
+        let all = played.admitted(15 * SECOND, 25 * SECOND);
+        played.expect("all that there is", (1_980..=2_020).contains(&all), all);
+        violations.extend(played.violations);
+    }
+    violations
 }
 
 /// Few units of many at random times, in a fleet with more demand than there is.
@@ -309,7 +312,7 @@ pub(super) fn who_rests_gives_up_its_part() -> Vec<Violation> {
     let mut played = Played::new(&scenario);
     let rate = |after| played.ledger.state(0, 0, at + after).map_or(0.0, |state| state.rate());
     let (soon, later) = (rate(2_000 * MS), rate(4_000 * MS));
-    played.expect("95 of 100 after two intervals", soon >= 94.0, soon);
+    played.expect("93 of 100 after two intervals", soon >= 93.0, soon);
     played.expect("all after four", later >= 98.0, later);
     played.violations
 }

@@ -54,19 +54,13 @@ impl Estimate {
     }
 
     /// The part that is left of it after a silence.
-    pub(super) fn left(&self, averaging: &Averaging, age: Duration, options: &ShareOptions) -> f64 {
+    pub(super) fn left(&self, averaging: &Averaging, age: Duration) -> f64 {
         let left = averaging.left(age);
         if left >= 1.0 || left <= 0.0 || lacks("share_the_sparse_are_remembered") {
             return left;
         }
         let units = self.demand() * age.as_secs_f64();
-        let _ = options;
         left.max((-units / UNITS_MIN).exp())
-    }
-
-    /// The part that is left of it after a time in which nothing was asked for.
-    pub(super) fn rested(&self, age: Duration, options: &ShareOptions, interval: Duration) -> f64 {
-        (-age.as_secs_f64() / self.memory(options, interval)).exp()
     }
 
     /// How much a sample counts: by its length, and in full as long as there is none before it.

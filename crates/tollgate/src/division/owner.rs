@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
+use crate::division::NOTABLE;
 use crate::division::estimate::Estimate;
 use crate::division::{Allotment, Demand, GAPS, is_notably_less, trifle_of};
-use crate::division::NOTABLE;
 use crate::key::{KeyHashing, KeyId};
 use crate::mutant::lacks;
 use crate::policy::{FleetLimitId, ShareLimit};
@@ -92,10 +92,7 @@ struct Claim {
     sequence: u64,
     averaging: Averaging,
     interval: Duration,
-    options: ShareOptions,
     estimate: Estimate,
-    /// Whether it said that nothing was asked for.
-    rests: bool,
     heard_at: Instant,
     /// What it was told last, and what it said that it has.
     told: f64,
@@ -442,9 +439,7 @@ impl Claim {
             sequence: 0,
             averaging: Averaging::default(),
             interval: Duration::ZERO,
-            options: ShareOptions::default(),
             estimate: Estimate::default(),
-            rests: false,
             heard_at: now,
             told: amount(demand.holds),
             confirmed: amount(demand.holds),
@@ -480,8 +475,6 @@ impl Claim {
         }
         let age = now.saturating_since(self.heard_at);
         self.estimate.take(collected, demand.elapsed, age, options, interval);
-        self.options = *options;
-        self.rests = collected.is_empty();
         self.heard_at = now;
     }
 
@@ -510,24 +503,15 @@ impl Claim {
     /// What of it is left after its silence.
     fn left(&self, now: Instant) -> f64 {
         let age = now.saturating_since(self.heard_at);
-        self.estimate.left(&self.averaging, age, &self.options)
-    }
-
-    /// What is left of what it asked for: who said that it rests asks for less and less.
-    fn asked_left(&self, now: Instant) -> f64 {
-        if self.rests && !lacks("share_rest_decays_at_once") {
-            let age = now.saturating_since(self.heard_at);
-            return self.left(now).min(self.estimate.rested(age, &self.options, self.interval));
-        }
-        self.left(now)
+        self.estimate.left(&self.averaging, age)
     }
 
     fn demand(&self, now: Instant) -> f64 {
-        self.estimate.demand() * self.asked_left(now)
+        self.estimate.demand() * self.left(now)
     }
 
     fn allowed(&self, now: Instant) -> f64 {
-        self.estimate.allowed * self.asked_left(now)
+        self.estimate.allowed * self.left(now)
     }
 
     /// What it enforces at most by an owner's word: what it was told to give up it may still have.

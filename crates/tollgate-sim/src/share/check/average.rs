@@ -28,13 +28,16 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
         let demands = run.demands(from, until);
         let mut fair = Vec::new();
         tollgate::share::divide(rate, rate / members as f64, &demands, &mut fair);
-        let ideal: f64 = (0..run.scenario.nodes).zip(&fair).map(|(node, fair)| {
-            let asks = run.ledger.asks.iter().filter(|ask| {
-                (ask.key, ask.node) == (run.key, node) && (from..until).contains(&ask.at)
-            });
-            let part = (fair / rate).max(1.0 / members as f64);
-            ideal::admits(asks, *fair, (burst * part).floor().max(1.0))
-        }).sum();
+        let ideal: f64 = (0..run.scenario.nodes)
+            .zip(&fair)
+            .map(|(node, fair)| {
+                let asks = run.ledger.asks.iter().filter(|ask| {
+                    (ask.key, ask.node) == (run.key, node) && (from..until).contains(&ask.at)
+                });
+                let part = (fair / rate).max(1.0 / members as f64);
+                ideal::admits(asks, *fair, (burst * part).floor().max(1.0))
+            })
+            .sum();
         let part = run.promised(from).filter(|_| run.asks_once());
         let slack = run.chance(ideal) + 2.0 * run.cost() as f64;
         let least = part.map_or(0.0, |part| part * ideal - slack);

@@ -34,9 +34,9 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
         }
         *last = ask.at;
         let Some(_) = by_owner.get(&ask.node) else { continue };
-        let heard = told.get(&ask.node).and_then(|times| {
-            times[..times.partition_point(|at| *at <= ask.at)].last().copied()
-        });
+        let heard = told
+            .get(&ask.node)
+            .and_then(|times| times[..times.partition_point(|at| *at <= ask.at)].last().copied());
         let quiet_since = heard.unwrap_or(0).max(*since);
         if quiet_since + silence < ask.at {
             let what = format!(

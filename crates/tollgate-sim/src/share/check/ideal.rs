@@ -3,11 +3,7 @@
 use crate::share::ledger::Ask;
 
 /// Units that a bucket of so many units a second and at once, which is empty at first, admits.
-pub(super) fn admits<'a>(
-    asks: impl Iterator<Item = &'a Ask>,
-    per_second: f64,
-    burst: f64,
-) -> f64 {
+pub(super) fn admits<'a>(asks: impl Iterator<Item = &'a Ask>, per_second: f64, burst: f64) -> f64 {
     let (mut left, mut at, mut admitted) = (0.0_f64, None, 0.0);
     for ask in asks {
         let since = ask.at - at.unwrap_or(ask.at);

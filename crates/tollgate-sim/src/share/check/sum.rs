@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use super::{Run, seconds};
 use crate::check::Violation;
 use crate::scenario::Nanos;
+use crate::share::course::Course;
 use crate::share::ledger::{By, Ledger};
 use crate::share::scenario::Scenario;
-use crate::share::course::Course;
 
 pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
     let (worst, at) = worst(run);
@@ -63,8 +63,7 @@ fn worst(run: &Run<'_>) -> (f64, Nanos) {
         if run.course.is_disturbed(state.at, 3 * run.scenario.interval()) {
             continue;
         }
-        let sum: f64 =
-            rates.iter().filter(|(node, _)| is_heard(node)).map(|(_, rate)| rate).sum();
+        let sum: f64 = rates.iter().filter(|(node, _)| is_heard(node)).map(|(_, rate)| rate).sum();
         let part = sum / run.course.rate_lately(state.at, lately);
         if part > worst.0 {
             worst = (part, state.at);
