@@ -4,7 +4,10 @@
 //! > admitted ≤ 1.01 · R · t + 2 · B + N
 //! > admitted ≥ 0.99 · Σ ideal - √(c · Σ ideal) - 2 · c
 //!
-//! (half the root at even times; 0.85 of it where messages are lost or late)
+//! (half the root at even times). With R / N below 10 requests an interval 0.8 is promised instead
+//! of 0.99, and 0.85 where up to a fiftieth of the messages is lost. Below 2 requests, with a burst
+//! of less than 2 each, or when more are lost, nothing is.
+//!
 //! where `ideal` is what a bucket with a member's fair rate (`share::divide` of what was asked for
 //! in the stretch) and a burst of the same part of B, not less than an equal one, admits of the
 //! member's requests. A bucket that is divided admits less than one for all (E20); by as much as

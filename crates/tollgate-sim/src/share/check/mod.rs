@@ -12,7 +12,7 @@ use super::course::Course;
 use super::ledger::Ledger;
 use super::scenario::Scenario;
 use crate::check::Violation;
-use crate::scenario::Shape;
+use crate::scenario::{Network, Shape};
 
 pub use convergence::times as convergence_times;
 pub use sum::most as most_enforced;
@@ -84,15 +84,24 @@ impl Run<'_> {
         (if self.is_random() { 1.0 } else { 0.5 }) * (units * self.cost() as f64).sqrt()
     }
 
-    /// Which part of what is ideal is promised: of a few units in an interval little is known when
-    /// messages are lost, and what is given up waits for the next report.
+    /// Which part of what is ideal is promised. Of a few units in an interval little is known; a
+    /// message that is lost is made up for an interval later.
     fn promised(&self, at: u64) -> Option<f64> {
         let part = self.course.units(at).rate() / self.members(at) as f64;
-        match (self.scenario.is_sound(), part >= 10.0) {
-            (true, _) => Some(0.99),
-            (false, true) => Some(0.85),
-            (false, false) => None,
+        let requests = part * self.scenario.interval() as f64 / 1e9 / self.cost() as f64;
+        let is_sparse = requests < 10.0;
+        let Network { loss, slow, .. } = self.scenario.network;
+        match (is_sparse, loss.max(slow)) {
+            (false, 0.0) => Some(0.99),
+            (true, 0.0) if requests >= 2.0 && self.burst(at) >= 2.0 => Some(0.8),
+            (false, bad) if bad <= 0.02 => Some(0.85),
+            (true | false, _) => None,
         }
+    }
+
+    /// Units at once of an equal part.
+    fn burst(&self, at: u64) -> f64 {
+        self.course.units(at).burst as f64 / self.members(at) as f64
     }
 
     fn is_random(&self) -> bool {
