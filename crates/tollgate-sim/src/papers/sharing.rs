@@ -217,19 +217,16 @@ fn most_in_second(ledger: &Ledger) -> u64 {
 }
 
 pub(super) fn used() -> Table {
-    let kinds: [(&str, fn(u32) -> f64); 3] = [
-        ("even", |_| 0.25),
-        ("Zipf 1.2", |node| f64::from(node + 1).powf(-1.2) / 1.8918),
-        ("one hot", |node| if node == 0 { 0.97 } else { 0.01 }),
-    ];
-    let row = |(what, part): (&str, fn(u32) -> f64)| {
+    let zipf = [1_u32, 2, 3, 4].map(|rank| f64::from(rank).powf(-1.2) / 1.8918);
+    let kinds = [("even", [0.25; 4]), ("Zipf 1.2", zipf), ("one hot", [0.97, 0.01, 0.01, 0.01])];
+    let row = |(what, parts): (&str, [f64; 4])| {
         let used = [1.0, 1.1, 1.5, 2.5].map(|times| {
             let mut scenario = Scenario::quiet(4, Units::per_second(400, 400), 65 * SECOND);
-            let load = |node| {
-                let per_second = 400.0 * times * part(node);
+            let load = |(node, part): (u32, f64)| {
+                let per_second = 400.0 * times * part;
                 Load { shape: Shape::Random, ..Load::even(0, node, per_second) }
             };
-            scenario.loads = (0..4).map(load).collect();
+            scenario.loads = (0..).zip(parts).map(load).collect();
             let ledger = run(&scenario);
             ledger.admitted(0, 5 * SECOND, 65 * SECOND) as f64 / (400.0 * 60.0)
         });
@@ -245,8 +242,8 @@ pub(super) fn used() -> Table {
     }
 }
 
-/// One report, one part and the frame of a message on the wire, about: whole numbers take a byte for
-/// each seven bits.
+/// One report, one part and the frame of a message on the wire, about: whole numbers take a byte
+/// for each seven bits.
 const REPORT_BYTES: u64 = 47;
 const ALLOTMENT_BYTES: u64 = 49;
 const FRAME_BYTES: u64 = 14;

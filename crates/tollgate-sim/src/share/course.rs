@@ -1,5 +1,5 @@
-//! What was asked of a key, and when nothing changed: the stretches of a run that promises of steady
-//! demand are about.
+//! What was asked of a key, and when nothing changed: the stretches of a run that promises of
+//! steady demand are about.
 
 use super::ledger::Ledger;
 use super::scenario::{Fault, Scenario, Units};

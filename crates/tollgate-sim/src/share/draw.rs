@@ -39,7 +39,7 @@ fn loads(chance: &mut Chance, scenario: &Scenario, key: u32) -> Vec<Load> {
     let (mut loads, mut at) = (Vec::new(), 0);
     while at < lasts {
         let until = at + chance.between(9, 25) * SECOND + chance.between(0, 999) * MS;
-        let times = chance.of(&[50, 80, 100, 110, 150, 250]) as f64 / 100.0;
+        let times = chance.of(&[0.5, 0.8, 1.0, 1.1, 1.5, 2.5]);
         let all = units.rate() * times / f64::from(key + 1).powf(1.2);
         for (node, part) in parts(chance, nodes) {
             let per_second = all * part;

@@ -99,7 +99,7 @@ impl Core {
     /// Who stands in for a key that found no room, if anybody does.
     fn stand_in<'a>(&self, rule: &Rule, asks: &Asks<'a>) -> Option<Asks<'a>> {
         let stands_in = self.table_full == TableFull::Share || rule.anchor == asks.key;
-        stands_in.then(|| Asks { key: rule.anchor, is_spare: true, ..*asks })
+        stands_in.then_some(Asks { key: rule.anchor, is_spare: true, ..*asks })
     }
 }
 

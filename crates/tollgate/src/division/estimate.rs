@@ -1,9 +1,9 @@
 //! What one member asks for, from counts of any length: short ones weigh less, and what chance may
 //! have made of a few units is no change.
 //!
-//! Not the seed's average (`share::average`), which takes each report for as much as any other: with
-//! reports that come at once some are a tenth as long as others, and a member that is asked for
-//! less than once in an interval would have had nothing in most of them.
+//! Not the seed's average (`share::average`), which takes each report for as much as any other:
+//! with reports that come at once some are a tenth as long as others, and a member that is asked
+//! for less than once in an interval would have had nothing in most of them.
 
 use std::time::Duration;
 

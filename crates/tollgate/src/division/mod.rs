@@ -12,6 +12,7 @@
 //! once when it begins to deny; the owner answers with a rate. Neither half knows transport, cells,
 //! or how members are found; `docs/bounds.md` numbers the rules.
 
+mod claim;
 mod estimate;
 pub(crate) mod owner;
 pub(crate) mod worker;

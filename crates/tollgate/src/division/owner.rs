@@ -3,19 +3,18 @@
 //! What members enforce sums to the limit's rate at most: a member is given only what others do not
 //! hold, and what it was told to give up counts as held until it says that it did.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::division::NOTABLE;
-use crate::division::estimate::Estimate;
-use crate::division::{Allotment, Demand, GAPS, is_notably_less, trifle_of};
+use crate::division::claim::{Claim, numbered};
+use crate::division::{Allotment, Demand, GAPS, trifle_of};
 use crate::key::{KeyHashing, KeyId};
 use crate::mutant::lacks;
 use crate::policy::{FleetLimitId, ShareLimit};
 use crate::ring::NodeId;
-use crate::share::{Averaging, Collected, ShareOptions, divide, grantable};
+use crate::share::{ShareOptions, divide, grantable};
 use crate::time::Instant;
-use crate::view::CellEpoch;
 
 /// All keys that a node divides.
 #[derive(Debug)]
@@ -84,23 +83,6 @@ struct Division {
 
 /// One member: a node, and which of it.
 type MemberId = (NodeId, u64);
-
-/// What is known of a member.
-#[derive(Debug)]
-struct Claim {
-    epoch: CellEpoch,
-    sequence: u64,
-    averaging: Averaging,
-    interval: Duration,
-    estimate: Estimate,
-    heard_at: Instant,
-    /// What it was told last, and what it said that it has.
-    told: f64,
-    confirmed: f64,
-    /// What it was told since then, the last included: any of it may be what it enforces.
-    unconfirmed: VecDeque<f64>,
-    told_at: Instant,
-}
 
 /// Kept, so that nothing is allocated for each report.
 #[derive(Debug, Default)]
@@ -432,140 +414,8 @@ impl Division {
     }
 }
 
-impl Claim {
-    fn new(demand: &Demand, now: Instant) -> Self {
-        Self {
-            epoch: demand.epoch,
-            sequence: 0,
-            averaging: Averaging::default(),
-            interval: Duration::ZERO,
-            estimate: Estimate::default(),
-            heard_at: now,
-            told: amount(demand.holds),
-            confirmed: amount(demand.holds),
-            unconfirmed: VecDeque::new(),
-            told_at: now,
-        }
-    }
-
-    fn hear(
-        &mut self,
-        demand: &Demand,
-        options: &ShareOptions,
-        counts: &mut DivisionCounts,
-        now: Instant,
-    ) {
-        if demand.sequence <= self.sequence && !lacks("share_reports_in_order") {
-            return;
-        }
-        let interval = demand.interval.clamp(options.elapsed_min, INTERVAL_MAX);
-        if interval != self.interval {
-            self.averaging = averaging(options, interval);
-            self.interval = interval;
-        }
-        counts.reports += 1;
-        self.sequence = demand.sequence;
-        self.confirm(amount(demand.holds));
-        let collected = Collected { allowed: demand.allowed, denied: demand.denied };
-        counts.updated += 1;
-        let left = self.left(now);
-        counts.decayed += u64::from(left < 1.0);
-        if left <= 0.0 {
-            self.estimate = Estimate::default();
-        }
-        let age = now.saturating_since(self.heard_at);
-        self.estimate.take(collected, demand.elapsed, age, options, interval);
-        self.heard_at = now;
-    }
-
-    fn tell(&mut self, given: f64, now: Instant) {
-        (self.told, self.told_at) = (given, now);
-        if self.unconfirmed.back() == Some(&given) {
-            return;
-        }
-        if self.unconfirmed.len() >= UNCONFIRMED_MAX
-            && let Some(oldest) = self.unconfirmed.pop_front()
-            && let Some(next) = self.unconfirmed.front_mut()
-        {
-            *next = next.max(oldest);
-        }
-        self.unconfirmed.push_back(given);
-    }
-
-    /// It enforces so much; what it was told before that is over.
-    fn confirm(&mut self, holds: f64) {
-        self.confirmed = holds;
-        if let Some(place) = self.unconfirmed.iter().position(|told| *told == holds) {
-            self.unconfirmed.drain(..=place);
-        }
-    }
-
-    /// What of it is left after its silence.
-    fn left(&self, now: Instant) -> f64 {
-        let age = now.saturating_since(self.heard_at);
-        self.estimate.left(&self.averaging, age)
-    }
-
-    fn demand(&self, now: Instant) -> f64 {
-        self.estimate.demand() * self.left(now)
-    }
-
-    fn allowed(&self, now: Instant) -> f64 {
-        self.estimate.allowed * self.left(now)
-    }
-
-    /// What it enforces at most by an owner's word: what it was told to give up it may still have.
-    fn held(&self, trifle: f64, now: Instant) -> f64 {
-        let most = if lacks("share_what_is_under_way_is_held") {
-            self.confirmed
-        } else {
-            self.unconfirmed.iter().fold(self.confirmed, |most, told| most.max(*told))
-        };
-        let is_notably_less = is_notably_less(self.told, most, trifle);
-        let held = if is_notably_less && !lacks("share_given_up_when_confirmed") {
-            most
-        } else {
-            self.told
-        };
-        held * self.averaging.left(now.saturating_since(self.heard_at))
-    }
-
-    fn is_fresh(&self, now: Instant) -> bool {
-        now.saturating_since(self.heard_at) < self.interval * 2
-    }
-
-    fn forget_at(&self, options: &ShareOptions) -> Instant {
-        self.heard_at.saturating_add(self.interval * options.forget_after)
-    }
-}
-
-/// How a member's average is kept that reports so often.
-fn averaging(options: &ShareOptions, interval: Duration) -> Averaging {
-    let of_member = ShareOptions { interval, ..*options };
-    // The interval is in its range, and the rest was checked.
-    Averaging::new(&of_member).unwrap_or_default()
-}
-
-/// A rate whose last bits tell it from others that were as large: what a member says that it
-/// enforces tells what it was told last.
-fn numbered(rate: f64, version: u64) -> f64 {
-    // Not above what it was: less by more than the bits may add.
-    f64::from_bits((rate * (1.0 - 1e-12)).to_bits() & !NUMBERS | version & NUMBERS)
-}
-
-/// What a member says that it has, if it can be.
-fn amount(said: f64) -> f64 {
-    if said.is_finite() { said.max(0.0) } else { 0.0 }
-}
-
 /// Members of one key.
 const MEMBERS_MAX: usize = 10_000;
-/// Bits of a rate, which tell 4,096 of them apart.
-const NUMBERS: u64 = 0xFFF;
-/// What members were told and did not confirm is remembered so far.
-const UNCONFIRMED_MAX: usize = 4;
-/// How often a member may say that it reports, at most.
-const INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// For so many intervals after it began, an owner has not heard of everybody.
 const LEARNS: u32 = 2;
 /// Nobody is given less than this part of an equal part.

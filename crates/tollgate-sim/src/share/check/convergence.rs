@@ -1,7 +1,7 @@
-//! Three intervals after a change of what is asked for, in a fleet without faults and with both ways
-//! in time, each node enforces at least 95 % of its fair part: of what it asks for, or of R by what
-//! it asks for if that is more in all; less what chance makes of a second's counts. Most do after
-//! two (`papers`, E9); who waits for others to rest waits until they know that they do.
+//! Three intervals after a change of what is asked for, in a fleet without faults and with both
+//! ways in time, each node enforces at least 95 % of its fair part: of what it asks for, or of R by
+//! what it asks for if that is more in all; less what chance makes of a second's counts. Most do
+//! after two (`papers`, E9); who waits for others to rest waits until they know that they do.
 
 use super::{Run, seconds};
 use crate::check::Violation;
@@ -25,8 +25,8 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
             let least = 0.95 * fair - noise(run, fair);
             if state.rate() < least {
                 let what = format!(
-                    "node {node} enforces {:.2} at {:.3} s, after a change at {:.3} s, and {fair:.2} \
-                     are fair",
+                    "node {node} enforces {:.2} at {:.3} s, after a change at {:.3} s, and \
+                     {fair:.2} are fair",
                     state.rate(),
                     seconds(from),
                     seconds(began)

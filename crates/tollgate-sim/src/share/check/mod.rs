@@ -78,8 +78,8 @@ impl Run<'_> {
         self.scenario.loads_of(self.key).all(|load| load.patience == 0)
     }
 
-    /// One deviation of so many units that are asked for at random times. Half of one at even times,
-    /// which owners cannot tell from random ones.
+    /// One deviation of so many units that are asked for at random times. Half of one at even
+    /// times, which owners cannot tell from random ones.
     fn chance(&self, units: f64) -> f64 {
         (if self.is_random() { 1.0 } else { 0.5 }) * (units * self.cost() as f64).sqrt()
     }
