@@ -2,7 +2,8 @@
 //! a checker for each promise.
 //!
 //! [`run`] plays a [`scenario`], and [`check`] judges what happened; [`directed`] has schedules
-//! that chance seldom finds, and [`tally`] does all of that for fleets that count in stores.
+//! that chance seldom finds, and [`tally`] and [`share`] do all of that for fleets that
+//! count in stores, and for those that divide a limit.
 //! [`plan`] is arithmetic: from a limit and a fleet to what is promised and what it costs. [`plot`]
 //! draws charts and puts them on one page, and [`show`] does so with a run. Nothing here opens a
 //! file, a socket or a clock.
@@ -20,6 +21,7 @@ mod cluster;
 pub mod check;
 mod shrink;
 pub mod tally;
+pub mod share;
 pub mod directed;
 pub mod draw;
 pub mod show;

@@ -6,16 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_sim::check::{self, Violation};
-use tollgate_sim::{draw, run, shrink, tally};
+use tollgate_sim::{draw, run, share, shrink, tally};
 
 const HELP: &str = "\
 tollgate-sim [--seeds N] [--from N] [--seconds N]
     plays the seeds that are kept, then N more (1000), for so long at most, and judges each; a
-    seed has a fleet that permits (`eventual`) and one that counts in stores (`tally`)
+    seed has a fleet that permits (`eventual`), one that counts in stores (`tally`) and one that
+    divides (`share`)
 tollgate-sim --seed N
     plays one seed's fleet that permits, and tells all about it
 tollgate-sim --tally-seed N
     plays one seed's fleet that counts in stores, and tells all about it
+tollgate-sim --share-seed N
+    plays one seed's fleet that divides a limit, and tells all about it
 tollgate-sim utilisation
     how much of a limit each kind of load can use
 tollgate-sim papers
@@ -35,6 +38,9 @@ fn main() -> ExitCode {
         ["--seed", seed] => seed.parse().map_or_else(|_| wrong("--seed", seed), tell),
         ["--tally-seed", seed] => {
             seed.parse().map_or_else(|_| wrong("--tally-seed", seed), tell_tally)
+        }
+        ["--share-seed", seed] => {
+            seed.parse().map_or_else(|_| wrong("--share-seed", seed), tell_share)
         }
         ["--help" | "-h"] => {
             println!("{HELP}");
@@ -73,6 +79,23 @@ fn tell_tally(seed: u64) -> ExitCode {
     let (ceiling, informed) = tally::check::used(&scenario, &ledger);
     println!("at most {ceiling:.3} of the ceiling, {informed:.3} of what nodes knew");
     let violations = tally::check::all(&scenario, &ledger);
+    violations.iter().for_each(|violation| println!("{violation}"));
+    ExitCode::from(u8::from(!violations.is_empty()))
+}
+
+/// Plays one seed of `share`.
+fn tell_share(seed: u64) -> ExitCode {
+    let scenario = share::scenario(seed);
+    let ledger = share::run(&scenario);
+    println!("{scenario:#?}");
+    let passed = ledger.asks.iter().filter(|ask| ask.passed).count();
+    println!("{} steps, {passed} of {} requests passed", ledger.steps, ledger.asks.len());
+    for key in 0..scenario.keys() {
+        let (most, at) = share::check::most_enforced(&scenario, &ledger, key);
+        println!("key {key}: at most {most:.3} of the rate, at {:.3} s", at as f64 / 1e9);
+    }
+    println!("{:?}", ledger.traffic);
+    let violations = share::check::all(&scenario, &ledger);
     violations.iter().for_each(|violation| println!("{violation}"));
     ExitCode::from(u8::from(!violations.is_empty()))
 }
@@ -149,6 +172,11 @@ impl Search {
         self.steps.fetch_add(ledger.steps, Ordering::Relaxed);
         self.simulated.fetch_add(scenario.lasts + scenario.rests, Ordering::Relaxed);
         violations.extend(tally::check::all(&scenario, &ledger));
+        let scenario = share::scenario(seed);
+        let ledger = share::run(&scenario);
+        self.steps.fetch_add(ledger.steps, Ordering::Relaxed);
+        self.simulated.fetch_add(scenario.lasts, Ordering::Relaxed);
+        violations.extend(share::check::all(&scenario, &ledger));
         for violation in violations {
             println!("seed {seed}: {violation}");
             self.failed.lock().expect("nothing panics under it").push((seed, violation));
@@ -170,7 +198,12 @@ impl Search {
         );
         let Some((seed, violation)) = failed.first() else { return ExitCode::SUCCESS };
         let is_tally = violation.checker.starts_with("tally_");
-        let option = if is_tally { "--tally-seed" } else { "--seed" };
+        let is_share = violation.checker.starts_with("share_");
+        let option = match (is_tally, is_share) {
+            (true, _) => "--tally-seed",
+            (_, true) => "--share-seed",
+            _ => "--seed",
+        };
         println!(
             "\nseed {seed} at commit {}; play it again: tollgate-sim {option} {seed}",
             commit()
@@ -178,6 +211,8 @@ impl Search {
         println!("The smallest scenario like it:");
         if is_tally {
             println!("{:#?}", tally::shrink(&tally::scenario(*seed), violation.checker));
+        } else if is_share {
+            println!("{:#?}", share::shrink(&share::scenario(*seed), violation.checker));
         } else {
             println!("{:#?}", shrink(&draw::scenario(*seed), violation.checker));
         }

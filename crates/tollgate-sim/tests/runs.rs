@@ -5,7 +5,7 @@ use tollgate::Rate;
 use tollgate_sim::check::{self, bound};
 use tollgate_sim::ledger::Change;
 use tollgate_sim::scenario::{MS, SECOND, Scenario};
-use tollgate_sim::{draw, run, tally};
+use tollgate_sim::{draw, run, share, tally};
 
 /// A seed's scenario, shortened.
 fn short(seed: u64) -> Scenario {
@@ -56,6 +56,26 @@ fn a_seed_of_a_fleet_that_counts_in_stores_gives_the_same_run_again() {
         assert_eq!((first.asks, first.drains), (again.asks, again.drains));
         assert_eq!((first.reads, first.added), (again.reads, again.added));
         assert_eq!(first.counts, again.counts);
+    }
+}
+
+#[test]
+fn a_few_dozen_seeds_of_fleets_that_divide_a_limit_keep_every_promise() {
+    for seed in SEEDS {
+        let scenario = share::scenario(seed);
+        let ledger = share::run(&scenario);
+        assert_eq!(share::check::all(&scenario, &ledger), [], "seed {seed}");
+        assert_eq!(ledger.insane, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_seed_of_a_fleet_that_divides_a_limit_gives_the_same_run_again() {
+    for seed in [1, 4, 9] {
+        let scenario = share::scenario(seed);
+        let (first, again) = (share::run(&scenario), share::run(&scenario));
+        assert_eq!((first.asks, first.states), (again.asks, again.states));
+        assert_eq!((first.traffic, first.counts), (again.traffic, again.counts));
     }
 }
 

@@ -9,6 +9,7 @@ mod fleets;
 mod limits;
 mod mutants;
 mod owners;
+mod shares;
 mod spending;
 mod stage;
 mod tallies;
@@ -124,4 +125,20 @@ schedules! {
         what_waits_counts_beside_what_was_read
         what_is_hot_stays_limited_in_an_outage
         what_may_have_been_written_is_not_written_again;
+    shares:
+        nodes_that_are_alone_admit_an_equal_part
+        a_node_that_wants_more_has_an_equal_part_at_once
+        no_node_is_rounded_to_nothing
+        a_thousand_nodes_are_not_rounded_to_nothing
+        who_asks_seldom_is_not_forgotten_between
+        a_first_request_is_no_rate
+        a_load_that_moves_is_followed
+        what_is_denied_is_told_at_once
+        what_is_busy_is_reported
+        what_is_given_up_is_held_until_it_is_confirmed
+        a_new_owner_learns_what_members_hold
+        a_report_that_comes_late_is_no_news
+        a_raised_limit_is_in_force_in_cells_that_are_in_use
+        what_chance_makes_of_few_units_is_no_change
+        who_rests_gives_up_its_part;
 }

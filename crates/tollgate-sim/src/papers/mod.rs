@@ -13,6 +13,7 @@ mod doorman;
 mod edges;
 mod fairness;
 mod measure;
+mod sharing;
 mod splitting;
 mod tiers;
 mod why;
@@ -83,6 +84,19 @@ pub fn all() -> impl Iterator<Item = Table> {
         edges::full,
         tiers::full,
         windows::full,
+    ];
+    tables.into_iter().map(|table| table()).chain(of_share())
+}
+
+/// Those of nodes that divide a limit.
+pub fn of_share() -> impl Iterator<Item = Table> {
+    let tables: [fn() -> Table; 6] = [
+        sharing::two,
+        sharing::many,
+        sharing::skewed,
+        sharing::moving,
+        sharing::switched,
+        sharing::used,
     ];
     tables.into_iter().map(|table| table())
 }

@@ -12,6 +12,8 @@
 //! once when it begins to deny; the owner answers with a rate. Neither half knows transport, cells,
 //! or how members are found; `docs/bounds.md` numbers the rules.
 
+mod claim;
+mod estimate;
 pub(crate) mod owner;
 pub(crate) mod worker;
 
@@ -80,6 +82,19 @@ const GAPS: u32 = 10;
 /// A rate that is less by more than this part of it is confirmed at once, and counts as given up
 /// when it was.
 const NOTABLE: f64 = 0.1;
+
+/// A part of an equal part that is not worth a message.
+const TRIFLE: f64 = 0.05;
+
+/// What is not worth a message of a rate that so many divide.
+fn trifle_of(rate: f64, members: u64) -> f64 {
+    rate / members.max(1) as f64 * TRIFLE
+}
+
+/// Whether less is so much less that it is held until it is confirmed.
+fn is_notably_less(less: f64, than: f64, trifle: f64) -> bool {
+    less < than * (1.0 - NOTABLE) && than - less > trifle
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests;

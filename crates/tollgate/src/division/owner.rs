@@ -3,17 +3,17 @@
 //! What members enforce sums to the limit's rate at most: a member is given only what others do not
 //! hold, and what it was told to give up counts as held until it says that it did.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use crate::division::{Allotment, Demand, GAPS, NOTABLE};
+use crate::division::claim::{Claim, numbered};
+use crate::division::{Allotment, Demand, GAPS, trifle_of};
 use crate::key::{KeyHashing, KeyId};
 use crate::mutant::lacks;
 use crate::policy::{FleetLimitId, ShareLimit};
 use crate::ring::NodeId;
-use crate::share::{Average, Averaging, Collected, ShareOptions, divide, grantable};
+use crate::share::{ShareOptions, divide, grantable};
 use crate::time::Instant;
-use crate::view::CellEpoch;
 
 /// All keys that a node divides.
 #[derive(Debug)]
@@ -77,6 +77,8 @@ pub struct DividedKey {
 #[derive(Debug)]
 struct Division {
     limit: FleetLimitId,
+    /// Units a second by which it was given last.
+    rate: f64,
     began_at: Instant,
     claims: BTreeMap<MemberId, Claim>,
     /// When it is looked at again.
@@ -85,23 +87,6 @@ struct Division {
 
 /// One member: a node, and which of it.
 type MemberId = (NodeId, u64);
-
-/// What is known of a member.
-#[derive(Debug)]
-struct Claim {
-    epoch: CellEpoch,
-    sequence: u64,
-    averaging: Averaging,
-    interval: Duration,
-    average: Option<Average>,
-    heard_at: Instant,
-    /// What it was told last.
-    told: f64,
-    told_at: Instant,
-    /// What it said last that it has, and what it was told since then, the newest last.
-    confirmed: f64,
-    unconfirmed: VecDeque<f64>,
-}
 
 /// Kept, so that nothing is allocated for each report.
 #[derive(Debug, Default)]
@@ -180,6 +165,7 @@ impl Divisions {
         let forgotten = division.forget_silent(now);
         self.counts.members_forgotten += forgotten;
         division.limit = demand.limit;
+        division.rescale(terms.limit.rate.per_second());
         division.take_in(who, demand, &self.options, &mut self.counts, now)?;
         division.share_out(terms, &mut self.scratch, now);
         // Others keep what they say they have, until all had time to say it.
@@ -247,6 +233,7 @@ impl Divisions {
                 continue;
             };
             let terms = Terms { limit: &limit, nodes };
+            division.rescale(limit.rate.per_second());
             division.share_out(&terms, &mut self.scratch, now);
             self.push(key, &terms, now);
         }
@@ -294,7 +281,22 @@ struct Context<'a> {
 
 impl Division {
     fn new(limit: FleetLimitId, now: Instant) -> Self {
-        Self { limit, began_at: now, claims: BTreeMap::new(), visit_at: now }
+        Self { limit, rate: 0.0, began_at: now, claims: BTreeMap::new(), visit_at: now }
+    }
+
+    /// The limit has so many units a second now: what members have is as much more.
+    fn rescale(&mut self, per_second: f64) {
+        let before = std::mem::replace(&mut self.rate, per_second);
+        if before == per_second || before <= 0.0 || lacks("share_a_changed_rate_is_told") {
+            return;
+        }
+        for claim in self.claims.values_mut() {
+            let held = [&mut claim.told, &mut claim.confirmed];
+            for rate in held.into_iter().chain(claim.unconfirmed.iter_mut()) {
+                // As members do it.
+                *rate *= per_second / before;
+            }
+        }
     }
 
     /// Forgets members of which nothing is left.
@@ -369,7 +371,7 @@ impl Division {
         let members = self.members(terms);
         let floor = rate / members as f64;
         let position = self.claims.keys().position(|member| *member == who)?;
-        let others = self.held_by_others(who, now);
+        let others = self.held_by_others(who, trifle_of(rate, members), now);
         let demand: f64 = scratch.demands.iter().sum();
         let used = self.claims.values().map(|claim| claim.allowed(now)).sum();
         let fair = match holds {
@@ -380,7 +382,7 @@ impl Division {
         let claim = self.claims.get_mut(&who)?;
         // A little in any case, so that what it says of when to come again is no "never".
         let least = floor / LEAST;
-        let given = grantable(rate, fair, others).max(least).min(rate);
+        let given = numbered(grantable(rate, fair, others).max(least).min(rate), version);
         claim.tell(given, now);
         let own = scratch.demands.get(position).copied()?;
         Some(Allotment {
@@ -397,9 +399,9 @@ impl Division {
         })
     }
 
-    fn held_by_others(&self, who: MemberId, now: Instant) -> f64 {
+    fn held_by_others(&self, who: MemberId, trifle: f64, now: Instant) -> f64 {
         let others = self.claims.iter().filter(|(member, _)| **member != who);
-        others.map(|(_, claim)| claim.held(now)).sum()
+        others.map(|(_, claim)| claim.held(trifle, now)).sum()
     }
 
     /// Whom it would notably help, or who has notably too much while others lack it.
@@ -411,7 +413,8 @@ impl Division {
         now: Instant,
     ) -> Due {
         let rate = terms.limit.rate.per_second();
-        let held: f64 = self.claims.values().map(|claim| claim.held(now)).sum();
+        let trifle = trifle_of(rate, self.members(terms));
+        let held: f64 = self.claims.values().map(|claim| claim.held(trifle, now)).sum();
         let fair = || self.claims.iter().zip(&scratch.rates);
         let notable = |from: f64, to: f64| to > from * (1.0 + TELLING) && to - from > rate * TRIFLE;
         let lacks_some = fair().any(|((_, claim), fair)| notable(claim.told, *fair));
@@ -442,144 +445,15 @@ impl Division {
             members: self.claims.len() as u64,
             demand: sum(Claim::demand),
             used: sum(Claim::allowed),
-            held: sum(Claim::held),
+            held: sum(|claim, now| claim.held(0.0, now)),
             rate: 0.0,
             floor: 0.0,
         }
     }
 }
 
-impl Claim {
-    fn new(demand: &Demand, options: &ShareOptions, now: Instant) -> Self {
-        let interval = interval_of(demand, options);
-        Self {
-            epoch: demand.epoch,
-            sequence: 0,
-            averaging: averaging(options, interval),
-            interval,
-            average: None,
-            heard_at: now,
-            told: amount(demand.holds),
-            told_at: now,
-            confirmed: amount(demand.holds),
-            unconfirmed: VecDeque::new(),
-        }
-    }
-
-    fn hear(
-        &mut self,
-        demand: &Demand,
-        options: &ShareOptions,
-        counts: &mut DivisionCounts,
-        now: Instant,
-    ) {
-        if demand.sequence <= self.sequence && !lacks("share_reports_in_order") {
-            return;
-        }
-        let interval = interval_of(demand, options);
-        if interval != self.interval {
-            self.averaging = averaging(options, interval);
-            self.interval = interval;
-        }
-        counts.reports += 1;
-        self.sequence = demand.sequence;
-        self.confirm(amount(demand.holds));
-        let age = now.saturating_since(self.heard_at);
-        let collected = Collected { allowed: demand.allowed, denied: demand.denied };
-        self.average = match (self.averaging.sample(collected, demand.elapsed), self.average) {
-            // Zeros are not stored.
-            (None, _) => None,
-            (Some(sample), None) => Some(Average::new(sample, now)),
-            (Some(sample), Some(mut average)) => {
-                counts.updated += 1;
-                counts.decayed += u64::from(self.averaging.left(age) < 1.0);
-                average.update(sample, &self.averaging, now);
-                Some(average)
-            }
-        };
-        self.heard_at = now;
-    }
-
-    fn tell(&mut self, given: f64, now: Instant) {
-        (self.told, self.told_at) = (given, now);
-        if self.unconfirmed.back() == Some(&given) {
-            return;
-        }
-        if self.unconfirmed.len() >= UNCONFIRMED_MAX
-            && let Some(oldest) = self.unconfirmed.pop_front()
-            && let Some(next) = self.unconfirmed.front_mut()
-        {
-            *next = next.max(oldest);
-        }
-        self.unconfirmed.push_back(given);
-    }
-
-    /// It has so much; what it was told before that is over, what it was told since may come.
-    fn confirm(&mut self, holds: f64) {
-        self.confirmed = holds;
-        let place = self.unconfirmed.iter().position(|told| *told == holds);
-        if let Some(place) = place.filter(|_| !lacks("share_what_crosses_confirms")) {
-            self.unconfirmed.drain(..=place);
-        }
-    }
-
-    /// What of it is left after its silence.
-    fn left(&self, now: Instant) -> f64 {
-        self.averaging.left(now.saturating_since(self.heard_at))
-    }
-
-    fn demand(&self, now: Instant) -> f64 {
-        self.average.map_or(0.0, |average| average.demand(&self.averaging, now))
-    }
-
-    fn allowed(&self, now: Instant) -> f64 {
-        self.average.map_or(0.0, |average| average.allowed(&self.averaging, now))
-    }
-
-    /// What it enforces at most by an owner's word: what it was told to give up it may still have.
-    fn held(&self, now: Instant) -> f64 {
-        let most = self.unconfirmed.iter().fold(self.confirmed, |most, told| most.max(*told));
-        let is_notably_less = self.told < most * (1.0 - NOTABLE);
-        let held = if is_notably_less && !lacks("share_given_up_when_confirmed") {
-            most
-        } else {
-            self.told
-        };
-        held * self.left(now)
-    }
-
-    fn is_fresh(&self, now: Instant) -> bool {
-        now.saturating_since(self.heard_at) < self.interval * 2
-    }
-
-    fn forget_at(&self, options: &ShareOptions) -> Instant {
-        self.heard_at.saturating_add(self.interval * options.forget_after)
-    }
-}
-
-/// How often a member reports, within reason.
-fn interval_of(demand: &Demand, options: &ShareOptions) -> Duration {
-    demand.interval.clamp(options.elapsed_min, INTERVAL_MAX)
-}
-
-/// How a member's average is kept that reports so often.
-fn averaging(options: &ShareOptions, interval: Duration) -> Averaging {
-    let of_member = ShareOptions { interval, ..*options };
-    // The interval is in its range, and the rest was checked.
-    Averaging::new(&of_member).unwrap_or_default()
-}
-
-/// What a member says that it has, if it can be.
-fn amount(said: f64) -> f64 {
-    if said.is_finite() { said.max(0.0) } else { 0.0 }
-}
-
-/// Rates of a member that it has not said to have.
-const UNCONFIRMED_MAX: usize = 4;
 /// Members of one key.
 const MEMBERS_MAX: usize = 10_000;
-/// How often a member may say that it reports, at most.
-const INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// For so many intervals after it began, an owner has not heard of everybody.
 const LEARNS: u32 = 2;
 /// Nobody is given less than this part of an equal part.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::division::{Allotment, Demand, GAPS, NOTABLE};
+use crate::division::{Allotment, Demand, GAPS, is_notably_less, trifle_of};
 use crate::key::KeyId;
 use crate::mutant::lacks;
 use crate::policy::{FleetLimitId, ShareLimit};
@@ -245,7 +245,11 @@ impl Sharer {
         // What a stream told is not less since nothing was told after it.
         let told = self.told.map(|(told, _)| (told.counted, told.elapsed));
         let (since, elapsed) = told.unwrap_or_else(|| {
-            (since(self.totals, self.heard), now.saturating_since(self.heard_at))
+            let counted = since(self.totals, self.heard);
+            // Nothing is of all the time since there was something.
+            let of_rest = counted.is_empty() && !lacks("share_nothing_is_told_since_when");
+            let began = if of_rest { self.used_at } else { self.heard_at };
+            (counted, now.saturating_since(began))
         });
         if since.denied > 0 {
             (self.was_denying, self.denied_tick) = (true, self.told_tick);
@@ -255,7 +259,10 @@ impl Sharer {
         if is_of_before || lacks("share_denying_is_of_a_whole_tick") {
             self.was_denying = since.denied > 0;
         }
-        self.told_nothing = since.is_empty();
+        // A whole interval of nothing, so that its owner need not wonder.
+        let is_resting = now.saturating_since(self.used_at) >= self.interval;
+        self.told_nothing =
+            since.is_empty() && (is_resting || lacks("share_rest_is_told_of_an_interval"));
         let units = since.allowed.saturating_add(since.denied) as f64;
         let seconds = elapsed.max(options.elapsed_min).as_secs_f64();
         self.told_units = units * (self.interval.as_secs_f64() / seconds);
@@ -310,7 +317,7 @@ impl Sharer {
         let of = limit.rate.per_second();
         self.last = Some(Last { rate, of, weight, used, members: given.members });
         // What was given up is somebody else's once the owner knows that it was.
-        let is_less = rate < self.had * (1.0 - NOTABLE);
+        let is_less = is_notably_less(rate, self.had, trifle_of(of, given.members));
         if !lacks("share_less_than_it_had_is_confirmed") {
             self.had = self.had.max(rate);
         }
@@ -327,6 +334,17 @@ impl Sharer {
         }
         self.ring_epoch = ring_epoch;
         self.answer_by = None;
+        self.is_news = true;
+    }
+
+    /// The limit has so many units a second now: what was given is as much more, and its owner is
+    /// to know that it is in force.
+    pub(crate) fn rescale(&mut self, per_second: f64) {
+        let Some(last) = &mut self.last else { return };
+        if last.of == per_second || lacks("share_a_changed_rate_is_told") {
+            return;
+        }
+        *last = Last { rate: last.rate_of(per_second), of: per_second, ..*last };
         self.is_news = true;
     }
 

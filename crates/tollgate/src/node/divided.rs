@@ -323,8 +323,9 @@ impl Node {
         for id in self.member_ids() {
             if let Some(entry) = self.dividing.members.get_mut(&id) {
                 let limit = self.rules.share(id.0, entry.sharer.limit);
-                if limit.is_none_or(|limit| !limit.mode.reports()) {
-                    entry.sharer.reset();
+                match limit.filter(|limit| limit.mode.reports()) {
+                    Some(limit) => entry.sharer.rescale(limit.rate.per_second()),
+                    None => entry.sharer.reset(),
                 }
             }
             self.give(id);

@@ -80,11 +80,20 @@ impl RuleSet {
 impl Part {
     fn of(limit: FleetLimitId, allowance: Allowance, since: Instant) -> Option<Self> {
         let Allowance::Metered { rate, burst } = allowance else { return None };
-        let (per_second, shift) = (rate.per_second(), line_shift(rate, burst));
+        let (per_second, shift) = (rate.per_second(), raisable(line_shift(rate, burst)));
         let dividing = Dividing { limit, per_second, burst, shift };
         Some(Self { dividing, meter: Meter::new(rate, burst, Oversize::Never, since).estimating() })
     }
 }
+
+/// Cells keep their granules when the limit is changed: they are large enough for a thousand times
+/// the rate, as far as a token has granules to spare.
+fn raisable(shift: i8) -> i8 {
+    shift.min((shift - RAISE_BITS).max(0))
+}
+
+/// A rate may be raised 2^10 times while a cell is in use.
+const RAISE_BITS: i8 = 10;
 
 impl Divided {
     /// What is divided of a key; none if everything passes.

@@ -17,7 +17,6 @@ mod options;
 mod sane;
 mod weights;
 
-pub(crate) use average::Average;
 pub use average::Averaging;
 pub use boost::boosted;
 pub use counted::{Collected, Counted};
