@@ -3,9 +3,9 @@
 //! > admitted ≤ ∫ Σ rates + 2 · B + N + fresh + switched
 //!
 //! where `rates` are what nodes had by what they decided by, `fresh` the bursts of buckets that
-//! came into being meanwhile (a cell is new; it was given something for the first time), and `switched`
-//! those of buckets to which a node went over: the smaller one of the two may have filled
-//! meanwhile. That a switch releases no more than one burst is shown in `papers` (E10).
+//! came into being meanwhile (a cell is new; it was given something for the first time), and
+//! `switched` those of buckets to which a node went over: the smaller one of the two may have
+//! filled meanwhile. That a switch releases no more than one burst is shown in `papers` (E10).
 //!
 //! 2 · B + N are the bursts of all members: a member has its part of B, an equal one and one unit
 //! at least. What rates sum to is judged by `sum` and `fallback`.
