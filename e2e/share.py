@@ -1,5 +1,5 @@
-"""Three daemons that divide a limit by demand: most of it is asked for at one, then at another; then
-the daemon that divides the key is killed, and started again; then each has an equal part instead."""
+"""Three daemons that divide a limit by demand: most of it is asked for at one, then at another; the
+daemon that divides the key is killed, and started again; then each has an equal part instead."""
 
 import json
 import os
