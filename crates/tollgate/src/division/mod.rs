@@ -77,6 +77,27 @@ pub struct Allotment {
     pub members: u64,
 }
 
+/// What people want to know of a key that a node divides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DividedKey {
+    /// The key.
+    pub key: KeyId,
+    /// Its limit.
+    pub limit: FleetLimitId,
+    /// Members that were heard lately.
+    pub members: u64,
+    /// Units a second that they ask for, were allowed, and hold.
+    pub demand: f64,
+    /// As said for `demand`.
+    pub used: f64,
+    /// As said for `demand`.
+    pub held: f64,
+    /// Units a second that are divided; 0 if the key's limit is not in force.
+    pub rate: f64,
+    /// Units a second below which no member is denied while the fleet leaves something.
+    pub floor: f64,
+}
+
 /// The part of an interval that lies between two reports of a key at least.
 const GAPS: u32 = 10;
 /// A rate that is less by more than this part of it is confirmed at once, and counts as given up

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::division::claim::{Claim, numbered};
-use crate::division::{Allotment, Demand, GAPS, trifle_of};
+use crate::division::{Allotment, Demand, DividedKey, GAPS, trifle_of};
 use crate::key::{KeyHashing, KeyId};
 use crate::mutant::lacks;
 use crate::policy::{FleetLimitId, ShareLimit};
@@ -50,27 +50,6 @@ pub struct DivisionCounts {
     pub members_forgotten: u64,
     /// As said for `members_forgotten`.
     pub keys_forgotten: u64,
-}
-
-/// What people want to know of a key that a node divides.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DividedKey {
-    /// The key.
-    pub key: KeyId,
-    /// Its limit.
-    pub limit: FleetLimitId,
-    /// Members that were heard lately.
-    pub members: u64,
-    /// Units a second that they ask for, were allowed, and hold.
-    pub demand: f64,
-    /// As said for `demand`.
-    pub used: f64,
-    /// As said for `demand`.
-    pub held: f64,
-    /// Units a second that are divided; 0 if the key's limit is not in force.
-    pub rate: f64,
-    /// Units a second below which no member is denied while the fleet leaves something.
-    pub floor: f64,
 }
 
 /// One key.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::division::owner::DividedKey;
+use crate::division::DividedKey;
 use crate::division::worker::SharedKey;
 use crate::key::KeyId;
 use crate::node::{Node, NodeCounts, ShareLimitStatus};
