@@ -32,8 +32,8 @@ impl Estimate {
         options: &ShareOptions,
         interval: Duration,
     ) {
-        // Who asks for the first time has not asked in the interval before.
-        let is_first = self.seen <= 0.0 && age.is_zero() && elapsed.is_zero();
+        // Who asks for the first time has not asked in the interval before, and may say so again.
+        let is_first = elapsed.is_zero();
         let least = if is_first && !lacks("share_a_first_request_is_no_rate") {
             interval
         } else {

@@ -73,6 +73,27 @@ fn a_stream_confirms_less_than_it_was_given_since_it_reported() {
     assert_eq!(stream.report(1, &options(), at(1_000), at(1_000)).holds, 50.0);
 }
 
+/// An Envoy that came back to a daemon that was started again said what it had counted in 5 s, and
+/// said it again when it was told of less: in no time, which was taken for a tenth of a second. It
+/// had 98 of 100 a second until it reported again, and the other Envoy 2.
+#[test]
+fn a_first_report_that_is_told_again_is_of_no_shorter_time() {
+    let mut fleet = Fleet::new(2);
+    fleet.nodes = 1;
+    let first = fleet.members[0].sharer.report(1, &options(), at(1), at(1));
+    let interval = 5 * options().interval;
+    let first = Demand { allowed: 250, elapsed: std::time::Duration::ZERO, interval, ..first };
+    assert_eq!(fleet.tell(0, &first, 1).expect("room").expect("an answer").rate.round(), 100.0);
+    let second = Demand { allowed: 750, ..first };
+    assert!(fleet.tell(1, &second, 2).expect("room").expect("an answer").rate < 1.0);
+    let less = fleet.pushed(102).expect("told");
+    assert_eq!(less.round(), 25.0);
+    let again = Demand { sequence: first.sequence + 1, holds: less, ..first };
+    let given = fleet.tell(0, &again, 202).expect("room").expect("an answer").rate;
+    assert_eq!(given.round(), 25.0);
+    assert_eq!(fleet.pushed(202).map(f64::round), Some(75.0));
+}
+
 /// Envoy reports each 5 s, with what it counted in that time.
 #[test]
 fn a_stream_is_reported_when_it_tells_and_what_it_told_is_told_again_to_a_new_owner() {
