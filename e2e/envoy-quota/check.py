@@ -148,6 +148,10 @@ def back_with_a_daemon(load, daemon):
     same("envoy quota: streams come back at the next tick", True, back - began <= INTERVAL + 1)
     time.sleep(2 * INTERVAL)
     begin = time.monotonic()
+    held_up = load.held_up("a", back + 1, back + INTERVAL - 0.5, BUCKET_SECONDS / 2)
+    same("envoy quota: whoever comes back first leaves the other something", True,
+         load.passed("a", back + 1, back + INTERVAL - 0.5) >= 20 * (INTERVAL - 1.5 - held_up)
+         and load.passed("b", back + 1, back + INTERVAL - 0.5) >= 20 * (INTERVAL - 1.5 - held_up))
     print(f"  since then: {load.per_second('a', began, begin)} at a, "
           f"{load.per_second('b', began, begin)} at b")
     divided_by_demand(load, a=0.25, b=0.75)
