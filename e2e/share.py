@@ -201,7 +201,7 @@ class Watched:
                   f"CPU {cpu:.1%}")
         # One an interval is what it takes; who is told of less says at once that it has it.
         same("share: a few reports a second", True,
-             all(batches <= 2 / INTERVAL for batches, _, _ in each))
+             all(batches <= 4 / INTERVAL for batches, _, _ in each))
 
     def look(self):
         found = []

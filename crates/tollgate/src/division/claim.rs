@@ -125,7 +125,8 @@ impl Claim {
         } else {
             self.told
         };
-        held * self.averaging.left(now.saturating_since(self.heard_at))
+        // Whoever is not heard goes on with it, until it has missed too many answers.
+        if lacks("share_the_silent_hold") { held * self.left(now) } else { held }
     }
 
     pub(super) fn is_fresh(&self, now: Instant) -> bool {

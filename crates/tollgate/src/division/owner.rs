@@ -402,7 +402,8 @@ impl Division {
         for ((who, claim), fair) in fair() {
             let less = lacks_some && notable(*fair, claim.told);
             let more = notable(claim.told, fair.min(claim.told + room));
-            if !claim.is_fresh(now) || !(less || more) {
+            // Who rests is told of less too, or nobody else could have it.
+            if !(less || more && claim.is_fresh(now)) {
                 continue;
             }
             let may_be_told_at = claim.told_at.saturating_add(gap);

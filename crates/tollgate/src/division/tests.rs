@@ -280,6 +280,17 @@ fn what_is_given_up_is_given_on_when_it_was_given_up() {
 }
 
 #[test]
+fn who_is_not_heard_goes_on_and_its_part_is_nobody_elses_until_it_is_forgotten() {
+    let mut fleet = Fleet::new(2);
+    fleet.run(0, 3_000, &[900, 100], all);
+    let talks = |who: usize| who != 0;
+    for now in (3_000..11_900).step_by(10) {
+        fleet.run(now, 10, &[900, 900], talks);
+        assert!(fleet.sum() <= 100.0 * 1.11, "{} at {now}", fleet.sum());
+    }
+}
+
+#[test]
 fn a_member_that_is_given_less_confirms_it_at_once() {
     let mut fleet = Fleet::new(2);
     fleet.run(0, 3_000, &[900, 100], all);

@@ -245,11 +245,7 @@ impl Sharer {
         // What a stream told is not less since nothing was told after it.
         let told = self.told.map(|(told, _)| (told.counted, told.elapsed));
         let (since, elapsed) = told.unwrap_or_else(|| {
-            let counted = since(self.totals, self.heard);
-            // Nothing is of all the time since there was something.
-            let of_rest = counted.is_empty() && !lacks("share_nothing_is_told_since_when");
-            let began = if of_rest { self.used_at } else { self.heard_at };
-            (counted, now.saturating_since(began))
+            (since(self.totals, self.heard), now.saturating_since(self.heard_at))
         });
         if since.denied > 0 {
             (self.was_denying, self.denied_tick) = (true, self.told_tick);

@@ -122,15 +122,20 @@ impl Node {
     }
 
     pub(super) fn handle_stream_gone(&mut self, key: KeyId, stream: u64, now: Instant) {
+        self.say_farewell((key, stream), now);
+    }
+
+    /// Forgets a member, and has its owner know that it is one no longer.
+    fn say_farewell(&mut self, id: (KeyId, u64), now: Instant) {
         let options = self.dividing.options;
-        let Some(mut entry) = self.leave((key, stream)) else { return };
+        let Some(mut entry) = self.leave(id) else { return };
         let Some(owner) = entry.owner else { return };
         let farewell = entry.sharer.farewell(&options, now);
         let waiting = self.dividing.farewells.entry(owner).or_default();
         // Beyond that many its silence tells.
         if waiting.len() < FAREWELLS_MAX {
             waiting.push(farewell);
-            self.pipeline.schedule(owner, Lot::Share(key, stream), now);
+            self.pipeline.schedule(owner, Lot::Share(id.0, id.1), now);
         }
     }
 
@@ -140,7 +145,7 @@ impl Node {
         let entry = self.dividing.members.get_mut(&id).filter(|entry| entry.is_leaving);
         let Some(entry) = entry else { return };
         if gone {
-            self.leave(id);
+            self.say_farewell(id, now);
             return;
         }
         entry.is_leaving = false;
@@ -263,8 +268,9 @@ impl Node {
         let mut allotments = Vec::with_capacity(demands.len());
         for demand in demands {
             let is_mine = self.tenure.as_ref().is_some_and(|tenure| {
-                // What others would hand over is not needed: members say what they have.
-                tenure.charge(demand.key) != Charge::Others
+                // What others would hand over is not needed: members say what they have. Whoever
+                // leaves has a part no longer.
+                tenure.ring().contains(from) && tenure.charge(demand.key) != Charge::Others
             });
             let Some(limit) = self.rules.share(demand.key, demand.limit).filter(|_| is_mine) else {
                 continue;

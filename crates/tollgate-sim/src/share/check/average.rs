@@ -8,7 +8,10 @@
 //! of 0.99, and 0.85 where up to a fiftieth of the messages is lost. Below 2 requests, with a burst
 //! of less than 2 each, or when more are lost, nothing is.
 //!
-//! where `ideal` is what a bucket with a member's fair rate (`share::divide` of what was asked for
+//! Where more than a tenth of the messages is lost or late, nothing is promised from above either:
+//! owners give away what they have not heard of for two intervals, and its holder goes on.
+//!
+//! `ideal` is what a bucket with a member's fair rate (`share::divide` of what was asked for
 //! in the stretch) and a burst of the same part of B, not less than an equal one, admits of the
 //! member's requests. A bucket that is divided admits less than one for all (E20); by as much as
 //! chance, and bursts that are too small, make of it the promise is less than min(R, demand).
@@ -28,6 +31,8 @@ pub(super) fn check(run: &Run<'_>) -> Vec<Violation> {
         let members = run.members(from);
         let admitted = run.ledger.admitted(run.key, from, until) as f64;
         let most = 1.01 * rate * stretch.seconds() + 2.0 * burst + members as f64;
+        // A member that is not heard for two intervals has its part given to others, and goes on.
+        let most = if run.is_heard() { most } else { f64::MAX };
         let demands = run.demands(from, until);
         let mut fair = Vec::new();
         tollgate::share::divide(rate, rate / members as f64, &demands, &mut fair);

@@ -99,6 +99,12 @@ impl Run<'_> {
         }
     }
 
+    /// Whether at most a tenth of the messages is lost or late.
+    fn is_heard(&self) -> bool {
+        let Network { loss, slow, .. } = self.scenario.network;
+        loss.max(slow) <= 0.1
+    }
+
     /// Units at once of an equal part.
     fn burst(&self, at: u64) -> f64 {
         self.course.units(at).burst as f64 / self.members(at) as f64
