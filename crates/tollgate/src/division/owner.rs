@@ -439,6 +439,6 @@ const LEARNS: u32 = 2;
 /// Nobody is given less than this part of an equal part.
 const LEAST: f64 = 1_000.0;
 /// A rate that differs by more than this part of it is told before its member asks.
-const TELLING: f64 = 0.03;
+const TELLING: f64 = 0.05;
 /// A difference of less than this part of the limit is not worth a message.
 const TRIFLE: f64 = 0.005;

@@ -428,6 +428,11 @@ fn a_limit_that_changes_is_in_force_before_anybody_is_told() {
     let before = fleet.rate(0);
     fleet.limit = ShareLimit { generation: 2, ..limit("10/s") };
     assert!((fleet.rate(0) - before / 10.0).abs() < 1e-9);
+    // Its owner is to know that it is.
+    let sharer = &mut fleet.members[0].sharer;
+    assert_eq!(sharer.due(&options(), true, at(2_995)), at(3_000));
+    sharer.rescale(10.0);
+    assert!(sharer.due(&options(), true, at(2_995)) < at(2_995));
     fleet.members[0].sharer.reset();
     assert_eq!(fleet.members[0].sharer.phase(), Phase::StartUp);
 }

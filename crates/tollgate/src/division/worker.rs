@@ -257,8 +257,7 @@ impl Sharer {
         }
         // A whole interval of nothing, so that its owner need not wonder.
         let is_resting = now.saturating_since(self.used_at) >= self.interval;
-        self.told_nothing =
-            since.is_empty() && (is_resting || lacks("share_rest_is_told_of_an_interval"));
+        self.told_nothing = since.is_empty() && is_resting;
         let units = since.allowed.saturating_add(since.denied) as f64;
         let seconds = elapsed.max(options.elapsed_min).as_secs_f64();
         self.told_units = units * (self.interval.as_secs_f64() / seconds);
