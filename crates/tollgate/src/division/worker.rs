@@ -383,7 +383,8 @@ impl Sharer {
             limit: self.limit,
             stream: self.stream,
             phase: self.fuse.phase(),
-            rate,
+            // Its last bits are for the owner, not for people.
+            rate: (rate * 1e6).round() / 1e6,
             weight,
             used,
             members,
